@@ -1,8 +1,7 @@
-"""Reads training steps from a loaderd daemon: packed, shuffled rows of tokens, the same on every rank and after
-every restart.
+"""Reads the training steps of a loaderd daemon: packed and shuffled rows of tokens.
 
-`Client` returns numpy arrays; `loaderd.torch` returns tensors; `publish` sends documents; `serve` runs a daemon
-within a `with` block.
+Steps are the same on every rank and after every restart. `Client` returns numpy arrays; `loaderd.torch` returns
+tensors; `publish` sends documents; `serve` runs a daemon for the duration of a `with` block.
 """
 
 from importlib import import_module

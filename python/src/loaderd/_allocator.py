@@ -12,13 +12,21 @@ returned to it."""
 
 
 def keep_memory(unused: int = 256 << 20) -> bool:
-    """Makes this process keep memory that it has freed, up to about `unused` bytes per thread, instead of returning
-    it to the system. A step then costs no page faults for new memory. Returns whether the setting took effect, which
-    requires glibc (Linux).
+    """Makes this process keep freed memory for later steps.
 
-    It is a process-wide setting of the C library's allocator, and therefore the program's choice: this package never
-    calls it. Call it once, before the first step is read. Raises ValueError for a number that the library does not
-    accept."""
+    Freed memory is not returned to the system, so that a step costs no page faults for new memory. It is a process-wide
+    setting of the C library's allocator, and therefore the program's choice: this package never calls it. Call it once,
+    before the first step is read.
+
+    Args:
+        unused: Approximate limit of the kept memory in bytes per thread.
+
+    Returns:
+        Whether the setting took effect, which requires glibc (Linux).
+
+    Raises:
+        ValueError: If the C library does not accept the number.
+    """
     if not 0 <= unused < 1 << 31:
         raise ValueError(f"unused {unused}: want bytes, 0 to {(1 << 31) - 1}")
     if sys.platform != "linux":

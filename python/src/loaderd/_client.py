@@ -27,15 +27,24 @@ T = TypeVar("T")
 class Client(Iterator[Step]):
     """Iterates over the steps of one data-parallel rank.
 
+    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and temporary
+    causes (`UnavailableError`). In a run of several daemons it fails over to another daemon. A thread prefetches steps.
+    After an exception `next()` may be called again and continues with the same step. The client connects on the first
+    call. It must be used in the process that created it.
+
+    Example:
+        ```python
         with Client("grpc://127.0.0.1:8815", rank=0, world_size=8, step=resume_at) as client:
             for step in client:
                 train(step.input_ids, step.segment_ids())
-                client.commit(step.index + 1)        # once a checkpoint covers it
+                client.commit(step.index + 1)  # once a checkpoint covers it
+        ```
 
-    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and
-    temporary causes (`UnavailableError`). In a run of several daemons it fails over to another daemon. A thread
-    prefetches steps. After an exception `next()` may be called again and continues with the same step. The client
-    connects on the first call. It must be used in the process that created it."""
+    Attributes:
+        rank: The data-parallel rank whose rows are read.
+        world_size: The number of data-parallel ranks.
+        peer: The number of this process among those that read as the same rank.
+    """
 
     def __init__(
         self,
@@ -60,26 +69,40 @@ class Client(Iterator[Step]):
         connect_timeout: float = 60.0,
         prefetch_factor: int = 2,
     ) -> None:
-        """Creates a client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. For a run of several
-        daemons `url` has some or all addresses, as a sequence or separated by commas. The client learns the other
-        addresses from any daemon.
+        """Creates a client, which connects on the first call.
 
-        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatchError,
-        PlanMismatchError or RunReplacedError is raised. A run that was deleted and created again has another id. Omitted
-        values are fixed by the first run that the client finds. The client reads `steps` steps starting at `step`,
-        all by default, and of each step the rows of `rank` of `world_size`. `job` names the job of these ranks. Jobs that
-        read the same run do not wait for each other. `peer` distinguishes processes that read as the same rank, such
-        as those of tensor parallelism. Without it the second process gets DuplicateRankError. `documents` requests
-        `Step.sources`. `sources` requests these with the numbers of their sources (None: if the run has several).
-        `weights` requests the loss weight of each piece. `columns` requests additional columns of the documents
-        (`Step.column`, `Step.values`; InvalidTicketError for a column that the run lacks). `token` is the daemon's bearer
-        token. On the daemon's machine its user needs none. Without a token the client finds the daemon's data folder
-        as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the token in it. It does not send that
-        token. `prefetch_factor` steps are read ahead.
+        Without a token the client finds the data folder of a daemon on this machine as LOADERD_STREAM__DIR, or as
+        ./loaderd-data, and signs its calls with the token in it. It does not send that token.
 
-        `timeout`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
-        collectives, so that the rank reports why it waits. `connect_timeout`: seconds without any answer after which
-        UnreachableError is raised."""
+        Args:
+            url: The daemon's address, grpc://host:port or grpc+tls://host:port. A run of several daemons has several: some or
+                all of them, as a sequence or separated by commas. The client learns the others from any daemon.
+            run: The name that the daemon's run must have; None accepts the first run that the client finds.
+            rank: The data-parallel rank whose rows are read, 0 to `world_size` - 1.
+            world_size: The number of data-parallel ranks. It must divide the rows of every step.
+            step: The index of the first step.
+            steps: How many steps are read; None reads until the run ends.
+            fingerprint: The fingerprint that the run must have; None accepts that of the first run found.
+            run_id: The id that the run must have; None accepts that of the first run found. A run that was deleted and
+                created again has another id.
+            documents: Whether steps have `Step.sources`, the origin of their tokens.
+            sources: Whether `Step.sources` has the numbers of sources, and steps have counts per source. None requests them
+                if the run has several sources.
+            weights: Whether steps have the loss weights of documents.
+            columns: Names of additional columns of the documents (`Step.column`, `Step.values`).
+            job: The name of the training job. Jobs that read the same run do not wait for each other.
+            peer: Distinguishes processes that read as the same rank, such as those of tensor parallelism. Without it the
+                second process gets DuplicateRankError.
+            token: The daemon's bearer token. On the daemon's machine its user needs none.
+            tls: What TLS needs in addition to the system's certificate authorities.
+            timeout: Seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
+                collectives, so that the rank reports why it waits.
+            connect_timeout: Seconds without any answer after which UnreachableError is raised.
+            prefetch_factor: How many steps are read ahead, 1 or more.
+
+        Raises:
+            ValueError: If an argument is out of range, or `url` is not an address.
+        """
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
         if peer < 0:
@@ -135,9 +158,13 @@ class Client(Iterator[Step]):
             self._rewind()  # an interrupt dropped a step between the queue and the caller
 
     def stream(self, step: int | None = None, *, masks: bool = True) -> StepStream:
-        """Returns a separate reader without a thread, starting at `step` (`next_step` by default), for callers with
-        their own prefetching. Without `masks` the reader does not request which tokens have a loss; `Step.loss_mask`
-        and `Step.labels` are then invalid for its steps."""
+        """Returns a separate reader without a thread, for callers with their own prefetching.
+
+        Args:
+            step: The index of its first step; None means `next_step`.
+            masks: Whether the reader requests which tokens have a loss. Without them `Step.loss_mask` and `Step.labels` are
+                invalid for its steps.
+        """
         self._check_open()
         begins = self._next if step is None else step
         self._first = begins if self._first is None else min(self._first, begins)
@@ -166,27 +193,47 @@ class Client(Iterator[Step]):
         return stream
 
     def info(self) -> RunInfo:
-        """Returns the current description of the run. The first answer fixes run, fingerprint and id for this
-        client."""
+        """Returns the current description of the run.
+
+        The first answer fixes run, fingerprint and id for this client.
+
+        Raises:
+            RunMismatchError: If the daemon serves another run.
+            PlanMismatchError: If the run has another fingerprint.
+            RunReplacedError: If the run has another id.
+        """
         self._adopt()
         info = self._retried(self._described)
         self._keep_to(info)
         return info
 
     def keep_to_id(self, run_id: str | None) -> None:
-        """Makes the client refuse any run but the one with this id. None accepts the first run that it finds. Open
-        streams are not affected."""
+        """Makes the client refuse any run but the one with this id.
+
+        Open streams are not affected.
+
+        Args:
+            run_id: The id; None accepts the first run that the client finds.
+        """
         self._run_id = run_id
 
-    def commit(self, step: int, job: str | None = None) -> int:
-        """Commits for the job: its durable checkpoint covers all steps before `step`. Returns the smallest
-        committed step of all committing jobs. The job is the client's job unless it is given. A client without a job
-        commits for the job "trainer", or for the caller's own job where the daemon authenticates callers by
-        name.
+    def commit(self, step: int, keeper: str | None = None) -> int:
+        """Commits: a durable checkpoint covers all steps before `step`.
 
-        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
-        disk, not when writing it starts. Raises ForbiddenError for steps that were not sent to any job of the caller,
-        unless its role is operate."""
+        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on disk, not
+        when writing it starts.
+
+        Args:
+            step: The first step that the checkpoint does not cover.
+            keeper: The name for which to commit; None means the client's job. A client without a job commits for "trainer", or
+                for the caller's own name where the daemon authenticates callers by name.
+
+        Returns:
+            The smallest committed step of all keepers.
+
+        Raises:
+            ForbiddenError: If steps before `step` were not sent to any job of the caller, unless its role is operate.
+        """
         try:
             return self._number("commit", "committed", step=step, **self._keeper(keeper))
         except ForbiddenError as error:
@@ -199,8 +246,11 @@ class Client(Iterator[Step]):
         return {} if named is None else {"job": named}
 
     def _report(self, taken: int) -> bool:
-        """Reports that the trainer has taken the steps before `taken`, if it has. A daemon that was started after
-        these steps were sent needs this report to accept a commit. Returns whether a report was sent."""
+        """Reports that the trainer has taken the steps before `taken`, if it has.
+
+        A daemon that was started after these steps were sent needs this report to accept a commit. Returns whether a
+        report was sent.
+        """
         stream = self._latest() if self._latest is not None else None
         body = stream.report_of(taken) if stream is not None else None
         if body is None:
@@ -208,30 +258,49 @@ class Client(Iterator[Step]):
         self._one("consumed", **body)
         return True
 
-    def leave(self, job: str | None = None) -> int:
-        """Declares that the job no longer stores checkpoints. Returns the smallest committed step of the
-        remaining committing jobs."""
-        return self._number("leave", "committed", **self._commit_job(job))
+    def leave(self, keeper: str | None = None) -> int:
+        """Declares that a keeper no longer stores checkpoints.
+
+        Args:
+            keeper: As in `commit`.
+
+        Returns:
+            The smallest committed step of the remaining keepers.
+        """
+        return self._number("leave", "committed", **self._keeper(keeper))
 
     def checkpoint(self) -> int:
-        """Makes the daemon store its planner's state now; returns the step of that state."""
+        """Makes the daemon store its planner's state now, and returns the step of that state."""
         return self._number("checkpoint", "step")
 
     def stats(self) -> dict[str, Any]:
-        """Returns counts and levels of the run."""
+        """Returns counts and levels of the run by name (docs/wire.md)."""
         return self._one("stats")
 
     def status(self) -> RunStatus:
-        """Returns the run's status: a sentence, what to do, and all figures of the live page. Every daemon of the
-        run returns the same."""
+        """Returns the run's status: a sentence, what to do, and all figures of the live page.
+
+        Every daemon of the run returns the same.
+        """
         return RunStatus.decode(self._one("status"))
 
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
-        """Returns the content of a step: `bucket`, `cursor` (the last document that the planner had taken) and
-        `rows`, each a list of pieces {"sequence", "start", "length"}. With `documents` the result also has the
-        origin of the documents, ordered by sequence, and "loss_tokens" of each piece. A piece of a message with
-        several documents then has its document's "index", "start_within" (`start` counts the tokens of the message)
-        and, where present, "id", "weight" and "meta". Pieces and documents also have their "source"."""
+        """Returns the content of a step.
+
+        The result has `bucket`, `cursor` (the last document that the planner had taken) and `rows`, each a list of pieces
+        {"sequence", "start", "length"} in tokens. A piece of a message with several documents has its document's "index" and
+        "start_within" (`start` counts the tokens of the message) and, where present, "id", "weight" and "meta". In a run with
+        several sources pieces and documents have their "source".
+
+        Args:
+            step: The index of the step.
+            documents: Whether the result also has `documents`, their origin ordered by sequence, and "loss_tokens" of each
+                piece.
+
+        Raises:
+            StepNotPlannedError: If the step is not planned yet.
+            StepPurgedError: If the step's documents were released.
+        """
         pages = self._results("ledger", step=step, documents=documents)
         if not pages:
             raise ProtocolError("no result of ledger")
@@ -243,18 +312,28 @@ class Client(Iterator[Step]):
         return whole
 
     def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
-        """Returns the rows that hold a part of a document, named by its sequence or its id: {"step", "bucket",
-        "row", "pieces"}. Pieces are as those of `ledger` with documents. For a message with several documents, a
-        document's id selects the pieces of that document; a sequence selects those of all its documents. In a run
-        with several sources a sequence requires its `source`. An id is searched in all sources, or in `source`."""
+        """Returns the rows that hold a part of a document, named by its sequence or its id.
+
+        A row is {"step", "bucket", "row", "pieces"}, with pieces as those of `ledger` with documents. For a message with
+        several documents, a document's id selects the pieces of that document; a sequence selects those of all its documents.
+
+        Args:
+            sequence: The document's stream sequence. A run with several sources requires its `source` too.
+            id: The document's id.
+            source: The name of the source to search; an id is searched in all sources by default.
+        """
         named = {"sequence": sequence, "id": id, "source": source}
         return self._results("find", **{k: v for k, v in named.items() if v is not None})
 
     def measure(self) -> None:
-        """Makes the leader count how many steps the run will have, and returns immediately. `info().length` reports
-        the progress, then the number. Every remaining document is read and tokenized an additional time, in parallel
-        with the run. Raises InvalidTicketError while a source is not sealed, and for a run without an end. Requires the role
-        train."""
+        """Makes the leader count how many steps the run will have, and returns immediately.
+
+        `info().length` reports the progress, then the number. Every remaining document is read and tokenized an additional
+        time, in parallel with the run. Requires the role train.
+
+        Raises:
+            InvalidTicketError: If a source is not sealed, or the run has no end.
+        """
         self._one("measure")
 
     def mix(
@@ -266,18 +345,28 @@ class Client(Iterator[Step]):
         decided: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Changes the mixture of sources, effective from the next planned document. Returns "step", the first step
-        that can differ, and "target", the share of tokens that each source is to have. Without a change the current
-        mixture is returned (docs/wire.md).
+        """Changes the mixture of sources, effective from the next planned document.
 
-        `weights` are relative to each other. A source that they omit keeps the share that is in force where the plan
-        records the change, after all earlier changes, as its weight. `add` has configurations of new sources,
-        `remove` names of sources to remove. `decided` is the number of steps that the caller had seen when it
-        decided. It makes the change idempotent: the plan has at most one change per number. If the plan already has
-        one for `decided`, it stays unchanged, "step" and "target" are those of the existing change, and "again" is
-        true. So a trainer that is killed and resumed can safely repeat its request. `dry_run` changes nothing.
-        Raises InvalidTicketError for an impossible mixture. Raises ForbiddenError for a caller without the role operate, or train
-        where the daemon has flight.train_may_mix. Raises ValueError for a weight that is not a number from 0 to 1e9."""
+        Without a change the current mixture is returned (docs/wire.md).
+
+        Args:
+            weights: Weights by source, relative to each other, 0 to 1e9. A source that they omit keeps the share that is in
+                force where the plan records the change, after all earlier changes, as its weight.
+            add: Configurations of new sources by name.
+            remove: Names of sources to remove.
+            decided: The number of steps that the caller had seen when it decided. It makes the change idempotent: the plan has
+                at most one change per number, and a repeated request returns the existing change with "again" true. So a
+                trainer that is killed and resumed can safely repeat its request.
+            dry_run: Whether to change nothing.
+
+        Returns:
+            "step", the first step that can differ, and "target", the share of tokens that each source is to have.
+
+        Raises:
+            InvalidTicketError: If the mixture is impossible.
+            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has flight.train_may_mix.
+            ValueError: If a weight is not a number from 0 to 1e9.
+        """
         body: dict[str, Any] = {}
         if weights:
             body["weights"] = {k: _weight(k, v) for k, v in weights.items()}
@@ -297,16 +386,31 @@ class Client(Iterator[Step]):
         return self._one("mix", **body)
 
     def seal(self, source: str | None = None) -> int:
-        """Seals the document stream at its current last document, and returns that document's sequence. The run ends
-        once that document is packed. In a run with several sources it seals `source`, or all sources without it."""
+        """Seals a document stream at its current last document, after which the run ends.
+
+        The run ends once that document is packed.
+
+        Args:
+            source: The source to seal in a run with several sources; None seals all of them.
+
+        Returns:
+            The sequence of the last document.
+        """
         return self._number("seal", "sequence", **({} if source is None else {"source": source}))
 
-    def flush(self) -> int:
-        """Packs everything pending up to the document whose sequence is returned; then the run continues."""
-        return self._number("flush", "sequence")
+    def drain(self) -> int:
+        """Flushes the buffered documents: packs them with padding, then the run continues.
+
+        Returns:
+            The sequence of the last document that is flushed.
+        """
+        return self._number("drain", "sequence")
 
     def close(self) -> None:
-        """Ends reading and waits for the thread. May be called from any thread, and more than once."""
+        """Ends reading and waits for the thread.
+
+        It may be called from any thread, and more than once.
+        """
         self._stop.set()
         self._rewind()
         self._daemons.close()
@@ -395,7 +499,10 @@ class Client(Iterator[Step]):
 
 
 def _weight(source: str, value: Any) -> float:
-    """Checks a weight of a source. Other values have no JSON form, or the daemon rejects them."""
+    """Checks a weight of a source.
+
+    Other values have no JSON form, or the daemon rejects them.
+    """
     weight = float(value)
     if not 0 <= weight <= MAX_WEIGHT:
         raise ValueError(f"weight {weight} of source {source}: want a number from 0 to 1e9")

@@ -56,9 +56,12 @@ class CallTimeoutError(ConnectionLostError):
 class TLS:
     """What TLS needs in addition to the system's authorities: PEM as bytes, or the path of a file.
 
-    `ca` are the authorities of the daemon's certificate. `cert` and `key` are the client's own, for a daemon that
-    requires a client certificate. `server_name` is the name in the daemon's certificate if it differs from the host
-    of the URL."""
+    Attributes:
+        ca: The authorities of the daemon's certificate.
+        cert: The client's own certificate, for a daemon that requires one.
+        key: The key of `cert`.
+        server_name: The name in the daemon's certificate, if it differs from the host of the URL.
+    """
 
     ca: str | Path | bytes | None = None
     cert: str | Path | bytes | None = None
@@ -74,8 +77,15 @@ class TLS:
 
 
 def normalize_url(url: str, tls: bool = False) -> str:
-    """Returns an address as grpc://host:port, or as grpc+tls://host:port if it has that scheme or with `tls`. Raises
-    ValueError."""
+    """Returns an address as grpc://host:port, or as grpc+tls://host:port.
+
+    Args:
+        url: The address, whose scheme may be omitted.
+        tls: Whether an address without a scheme uses TLS.
+
+    Raises:
+        ValueError: If `url` is not an address of a daemon.
+    """
     scheme, _, address = url.rpartition("://")
     if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
         raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
@@ -88,15 +98,22 @@ def is_secure(url: str) -> bool:
 
 
 class Connection:
-    """Calls one daemon over Flight, without retries. It connects on the first call and reconnects after a loss. It
-    is safe for use by several threads."""
+    """Calls one daemon over Flight, without retries.
+
+    It connects on the first call and reconnects after a loss. It is safe for use by several threads.
+    """
 
     def __init__(
         self, url: str, *, token: str | None = None, tls: TLS | None = None, folder: Path | None = None
     ) -> None:
-        """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
-        bearer token. Without a token, calls to this machine are signed with the token of the data folder `folder`,
-        where it has one."""
+        """Creates a connection, which connects on the first call.
+
+        Args:
+            url: grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies.
+            token: The daemon's bearer token. Without it, calls to this machine are signed with the token of `folder`.
+            tls: What TLS needs in addition to the system's authorities.
+            folder: A data folder, which may have a token.
+        """
         self.url = normalize_url(url, tls is not None)
         self.secure = is_secure(self.url)
         if _fork_safety.forked_after_use():
@@ -116,15 +133,31 @@ class Connection:
         self.run_id = ""  # id of its run; empty: unknown, or the run has not begun
 
     def check_fork(self) -> None:
-        """Raises ForkedClientError in a process that was forked after the connection was created: calls would hang there."""
+        """Checks that this process was not forked after the connection was created: calls would hang there.
+
+        Raises:
+            ForkedClientError: If it was.
+        """
         if os.getpid() != self._pid:
             raise ForkedClientError(
                 f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
             )
 
     def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Returns the results of an action, within `timeout` seconds. Raises ConnectionLostError when the transport fails, else the
-        error that the daemon returns."""
+        """Calls an action of the daemon.
+
+        Args:
+            name: The name of the action.
+            body: Its arguments; values of None are omitted.
+            timeout: The time limit in seconds.
+
+        Returns:
+            The results of the action, decoded from JSON.
+
+        Raises:
+            ConnectionLostError: If the transport fails.
+            LoaderdError: If the daemon returns an error.
+        """
         client = self._opened()
         action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
         options = flight.FlightCallOptions(timeout=timeout, headers=self._headers())
@@ -143,7 +176,11 @@ class Connection:
         return info
 
     def ping(self, timeout: float) -> None:
-        """Raises ConnectionLostError when no answer arrives within `timeout` seconds. Any answer suffices, including an error."""
+        """Checks that the daemon answers within `timeout` seconds. Any answer suffices, including an error.
+
+        Raises:
+            ConnectionLostError: If no answer arrives.
+        """
         try:
             self.act("info", {}, timeout)
         except ConnectionLostError:
@@ -165,8 +202,11 @@ class Connection:
         return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("did not receive the stream's schema")))
 
     def close(self) -> None:
-        """Closes the connection permanently. The channel is freed after the last call on it. FlightClient.close is
-        not called because it frees memory that a call of another thread may use."""
+        """Closes the connection permanently.
+
+        The channel is freed after the last call on it. FlightClient.close is not called because it frees memory that a
+        call of another thread may use.
+        """
         if os.getpid() == self._pid:
             with self._lock:
                 self._client = None
@@ -178,8 +218,11 @@ class Connection:
         return _fork_safety.register_transport(flight.FlightClient(self._location, **self._arguments))
 
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
-        """Returns the error of a call. A failed channel is replaced: it would keep a broken connection, or wait
-        before it reconnects, for longer than this client does."""
+        """Returns the error of a call.
+
+        A failed channel is replaced: it would keep a broken connection, or wait before it reconnects, for longer than
+        this client does.
+        """
         if self._client is None:  # closed during the call
             return ClosedClientError(f"the client of {self.url} is closed")
         cause = translate(error)
@@ -203,8 +246,10 @@ FAILURES = (flight.FlightError, pa.ArrowException, OSError)
 
 
 def translate(error: Exception) -> LoaderdError:
-    """Returns the exception of a failed call. The gRPC status in the error is more specific than pyarrow's
-    exceptions."""
+    """Returns the exception of a failed call.
+
+    The gRPC status in the error is more specific than pyarrow's exceptions.
+    """
     status = decode(getattr(error, "extra_info", None))
     if status is not None and status.reason:
         return from_status(status)
@@ -218,8 +263,10 @@ def translate(error: Exception) -> LoaderdError:
 
 
 class Opening:
-    """A stream that a thread opens. pyarrow waits for the schema without a timeout, and only a transport failure
-    ends that wait."""
+    """A stream that a thread opens.
+
+    pyarrow waits for the schema without a timeout, and only a transport failure ends that wait.
+    """
 
     def __init__(self, open: Callable[[], Any], late: Callable[[], LoaderdError]) -> None:
         self._reader: Future[Any] = Future()
@@ -227,8 +274,12 @@ class Opening:
         threading.Thread(target=self._run, args=(open,), name="loaderd-open", daemon=True).start()
 
     def reader(self, timeout: float) -> Any:
-        """Returns the FlightStreamReader within `timeout` seconds. Raises ConnectionLostError on timeout or after `cancel()`, and
-        the error that the daemon returns."""
+        """Returns the FlightStreamReader within `timeout` seconds.
+
+        Raises:
+            ConnectionLostError: If the stream is not open in time, or after `cancel()`.
+            LoaderdError: If the daemon returns an error.
+        """
         try:
             return self._reader.result(timeout)
         except FutureTimeout:
@@ -241,7 +292,10 @@ class Opening:
             self._reader.cancel()  # an interrupt of the wait
 
     def cancel(self) -> None:
-        """Abandons the attempt, from any thread. A stream that opens afterwards is cancelled."""
+        """Abandons the attempt, from any thread.
+
+        A stream that opens afterwards is cancelled.
+        """
         self._reader.cancel()
 
     def _run(self, open: Callable[[], Any]) -> None:
@@ -260,14 +314,18 @@ class Opening:
 
 
 def call_interruptibly(call: Callable[[], T]) -> T:
-    """Returns the result of a call that ignores Ctrl-C. The call runs in a thread, and Ctrl-C interrupts the wait
-    for it."""
+    """Returns the result of a call that ignores Ctrl-C.
+
+    The call runs in a thread, and Ctrl-C interrupts the wait for it.
+    """
     return _start_call(call).result()
 
 
 def call_with_probes(call: Callable[[], T], alive: Callable[[], None], interval: float) -> T:
-    """Returns the result of a call that may never return if the peer is gone. Meanwhile `alive` is called every
-    `interval` seconds and raises if the peer is gone."""
+    """Returns the result of a call that may never return if the peer is gone.
+
+    Meanwhile `alive` is called every `interval` seconds and raises if the peer is gone.
+    """
     done = _start_call(call)
     while True:
         try:

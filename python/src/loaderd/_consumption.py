@@ -28,8 +28,10 @@ _LEAST_WINDOW = 8  # of any daemon
 
 
 class Progress(NamedTuple):
-    """`taken` is the index of the step that the trainer takes next. Unless it is `waiting` for that step, it holds
-    the one before. `since` is when either changed, by time.monotonic()."""
+    """`taken` is the index of the step that the trainer takes next.
+
+    Unless it is `waiting` for that step, it holds the one before. `since` is when either changed, by time.monotonic().
+    """
 
     taken: int
     waiting: bool
@@ -37,8 +39,10 @@ class Progress(NamedTuple):
 
 
 class Consumption:
-    """The progress of the trainer: one thread changes it, another one reports it. The trainer's thread takes no
-    lock; it stores one tuple per step."""
+    """The progress of the trainer: one thread changes it, another one reports it.
+
+    The trainer's thread takes no lock; it stores one tuple per step.
+    """
 
     def __init__(self, taken: int = 0) -> None:
         self.progress = Progress(taken, False, time.monotonic())
@@ -51,7 +55,10 @@ class Consumption:
         self.progress = Progress(self.progress.taken, True, time.monotonic())
 
     def end(self) -> None:
-        """Records that the trainer has consumed the last step. No step follows."""
+        """Records that the trainer has consumed the last step.
+
+        No step follows.
+        """
         self.wait()
         self.on_end()
 
@@ -65,8 +72,11 @@ class Consumption:
 
 
 class Reporter:
-    """Reports a Consumption in a daemon thread, every REPORT_SECONDS and when half of the daemon's window was taken
-    since the last report. A failed report is lost; the next one is sent to another daemon."""
+    """Reports a Consumption in a daemon thread.
+
+    A report is sent every REPORT_SECONDS and when half of the daemon's window was taken since the last report. A failed
+    report is lost; the next one is sent to another daemon.
+    """
 
     def __init__(self, daemons: Daemons, consumption: Consumption) -> None:
         self._daemons, self._consumption = daemons, consumption
@@ -81,8 +91,10 @@ class Reporter:
         consumption.on_end = partial(self.close, left=True)
 
     def begin(self, on: Connection, body: Mapping[str, Any], ahead: int) -> None:
-        """Starts reporting over the connection of an opened stream. `body` identifies the rank, `ahead` is
-        serve.ahead of the daemon."""
+        """Starts reporting over the connection of an opened stream.
+
+        `body` identifies the rank, `ahead` is serve.ahead of the daemon.
+        """
         self._body, self._failed, self._window, self._on = body, frozenset(), max(ahead, _LEAST_WINDOW), on
         self._schedule(self._consumption.progress.taken)
         if self._thread is None and not self._ended:
@@ -90,13 +102,18 @@ class Reporter:
             self._thread.start()
 
     def report_of(self, taken: int) -> dict[str, Any] | None:
-        """Returns the body of a report that the trainer has taken the steps before `taken`. Returns None if it has
-        not, or before the first stream."""
+        """Returns the body of a report that the trainer has taken the steps before `taken`.
+
+        Returns None if it has not, or before the first stream.
+        """
         return None if not self._body or self._consumption.progress.taken < taken else {**self._body, "taken": taken}
 
     def close(self, left: bool) -> None:
-        """Ends the thread permanently. With `left` the last report states that the client was closed on purpose or
-        has all steps; `close` waits briefly for that report."""
+        """Ends the thread permanently.
+
+        With `left` the last report states that the client was closed on purpose or has all steps; `close` waits briefly
+        for that report.
+        """
         if os.getpid() != self._pid or self._ended:
             return
         self._ended, self._left = True, left
@@ -164,7 +181,10 @@ class Alerts:
         self._open = ""  # the last alert, until it is resolved
 
     def show(self, alert: Mapping[str, Any] | None) -> None:
-        """Logs an alert, unless its cause was logged recently. None means that no alert is active."""
+        """Logs an alert, unless its cause was logged recently.
+
+        None means that no alert is active.
+        """
         if alert is None:
             if self._open:
                 log.info("resolved: %s", self._open)

@@ -39,15 +39,26 @@ class _Daemon:
 
 
 class Daemons:
-    """Connections to the daemons of a run, any of which serves every rank. They are safe for use by several threads.
+    """Connections to the daemons of a run, any of which serves every rank.
+
+    They are safe for use by several threads.
 
     A rank stays with its daemon until that daemon fails. Then daemons without a failure are preferred, in a
-    rank-specific order that spreads ranks over them; next is the daemon with the oldest failure."""
+    rank-specific order that spreads ranks over them; next is the daemon with the oldest failure.
+    """
 
     def __init__(self, url: URLs, *, rank: int = 0, token: str | None = None, tls: TLS | None = None) -> None:
-        """`url` has addresses grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the
-        bearer token of all daemons. Without a token, the token of a data folder on this machine proves the caller's
-        identity. It is the folder of `loaderd.serve` if `serve` returned the URL."""
+        """Creates connections to the given daemons, which connect on the first call.
+
+        Without a token, the token of a data folder on this machine proves the caller's identity. It is the folder of
+        `loaderd.serve` if `serve` returned the URL.
+
+        Args:
+            url: Addresses grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies.
+            rank: The rank whose order of daemons is used.
+            token: The bearer token of all daemons.
+            tls: What TLS needs in addition to the system's authorities.
+        """
         self.rank = rank
         self._token, self._tls, self._folder = token, tls, _folder(url)
         self._pid = os.getpid()
@@ -75,15 +86,21 @@ class Daemons:
         return len(self._all) > 1
 
     def check_fork(self) -> None:
-        """Raises ForkedClientError in a process that was forked after this was created: connections would hang there."""
+        """Checks that this process was not forked after this was created: connections would hang there.
+
+        Raises:
+            ForkedClientError: If it was.
+        """
         if os.getpid() != self._pid:
             raise ForkedClientError(
                 f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
             )
 
     def pick(self, but: Collection[str] = ()) -> Connection | None:
-        """Returns the daemon to call, among those whose addresses are not in `but`. If `but` is not empty, None
-        means that no daemon is left that is worth calling immediately."""
+        """Returns the daemon to call, among those whose addresses are not in `but`.
+
+        If `but` is not empty, None means that no daemon is left that is worth calling immediately.
+        """
         with self._lock:
             found = self._best(but)
         return None if found is None else found.connection
@@ -104,8 +121,10 @@ class Daemons:
                 self._current = self._current or found
 
     def failed(self, connection: Connection, error: LoaderdError, rest: float = 0.0) -> None:
-        """Records that a daemon failed and should not be called now. For `rest` seconds it is not called while
-        another one is available."""
+        """Records that a daemon failed and should not be called now.
+
+        For `rest` seconds it is not called while another one is available.
+        """
         with self._lock:
             found = self._all.get(connection.url)
             if found is None:
@@ -117,8 +136,11 @@ class Daemons:
                 self._current = None
 
     def learn(self, urls: Iterable[str]) -> None:
-        """Records the run's daemons as one of them lists them. An address without TLS is ignored if a given address
-        has TLS. A list of one address is ignored because it names only the daemon that sent it."""
+        """Records the run's daemons as one of them lists them.
+
+        An address without TLS is ignored if a given address has TLS. A list of one address is ignored because it names
+        only the daemon that sent it.
+        """
         listed = []
         for url in urls:
             try:
@@ -168,8 +190,11 @@ class Daemons:
         return min(found)[-1] if found else None  # places are unique, so daemons are never compared
 
     def _order(self) -> list[str]:
-        """Returns the addresses in the rank's order. Ranks that share their first daemon have different next ones.
-        Given addresses that no daemon lists may be other names of listed ones, and are last."""
+        """Returns the addresses in the rank's order.
+
+        Ranks that share their first daemon have different next ones. Given addresses that no daemon lists may be other
+        names of listed ones, and are last.
+        """
         urls = self._listed or self._given
         n, first = len(urls), self.rank % len(urls)
         others = urls[:first] + urls[first + 1 :]

@@ -1,5 +1,7 @@
-"""Logs a pass over the steps that yields nothing. A loop over such a pass ends immediately and looks as if it had
-trained."""
+"""Logs a pass over the steps that yields nothing.
+
+A loop over such a pass ends immediately and looks as if it had trained.
+"""
 
 from __future__ import annotations
 

@@ -25,8 +25,13 @@ _OF_DOCUMENTS = (pa.int64(), pa.float64())
 class DocumentValues:
     """Holds the document's value for every piece.
 
-    Row i has `of_pieces[offsets[i]]` to `of_pieces[offsets[i+1] - 1]`. `offsets` is int32 [rows + 1]. `of_pieces` is
-    an Arrow array of strings (a dictionary array), int64 or float64; it is null for a document without the value."""
+    Row i has `of_pieces[offsets[i]]` to `of_pieces[offsets[i+1] - 1]`.
+
+    Attributes:
+        offsets: int32 [rows + 1].
+        of_pieces: An Arrow array of strings (a dictionary array), int64 or float64; null for a document without the
+            value.
+    """
 
     offsets: npt.NDArray[np.int32]
     of_pieces: pa.Array
@@ -38,8 +43,10 @@ class DocumentValues:
 
 
 def token_column(values: pa.Array) -> npt.NDArray[Any] | None:
-    """Returns a column of values per token as numpy: a view where its memory allows that, None for an unsupported
-    type."""
+    """Returns a column of values per token as numpy.
+
+    It is a view where its memory allows that, and None for an unsupported type.
+    """
     kind = _OF_TOKENS.get(values.type)
     if kind is None or values.null_count:
         return None

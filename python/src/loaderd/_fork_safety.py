@@ -1,8 +1,8 @@
 """Protects a forked child from the gRPC clients of its parent: the child can neither use nor free them.
 
-A child that is forked after gRPC was used lacks gRPC's threads and may inherit locked locks. Calls there hang or
-crash, even if the parent's clients are closed by then. So does the destructor of a client: it waits for a thread
-that the child does not have, whenever the garbage collector runs it.
+A child that is forked after gRPC was used lacks gRPC's threads and may inherit locked locks. Calls there hang or crash,
+even if the parent's clients are closed by then. So does the destructor of a client: it waits for a thread that the
+child does not have, whenever the garbage collector runs it.
 """
 
 from __future__ import annotations

@@ -12,8 +12,14 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 @dataclass(frozen=True)
 class Status:
-    """A gRPC status: code and message, and the reason and facts of its ErrorInfo (empty when it has none of the domain
-    `loaderd`)."""
+    """A gRPC status with its ErrorInfo.
+
+    Attributes:
+        code: The gRPC code.
+        message: The message.
+        reason: The reason of the ErrorInfo; empty without one of the domain `loaderd`.
+        facts: The metadata of the ErrorInfo.
+    """
 
     code: int = 0
     message: str = ""
@@ -70,7 +76,11 @@ def _detail(data: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yields number and value of every field of a message. Raises ValueError where it is malformed."""
+    """Yields number and value of every field of a message.
+
+    Raises:
+        ValueError: If it is malformed.
+    """
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

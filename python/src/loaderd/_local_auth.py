@@ -32,7 +32,11 @@ def is_loopback(host: str | None) -> bool:
 
 
 def read_token(folder: Path, name: str) -> str:
-    """Reads a token of a data folder. Raises OSError."""
+    """Reads a token of a data folder.
+
+    Raises:
+        OSError: If the file cannot be read.
+    """
     return (folder / name).read_text().strip()
 
 
@@ -47,8 +51,14 @@ def unpadded(data: bytes) -> str:
 
 
 def sign(token: str, purpose: str, address: str, now: float) -> str:
-    """Returns a signature that proves possession of a token to a daemon on this machine, for a purpose and an
-    address, host:port (internal/auth/sign.go)."""
+    """Returns a signature that proves possession of a token to a daemon on this machine (internal/auth/sign.go).
+
+    Args:
+        token: The token, which is not part of the signature.
+        purpose: What the signature is for, such as "call".
+        address: The daemon's address, host:port.
+        now: The time in seconds since 1970.
+    """
     stamp = f"{int(now * 1e6):x}"
     text = "\0".join((f"loaderd {purpose}", address, stamp))
     return f"{stamp}.{unpadded(mac(token, text)[:MAC_BYTES])}"
@@ -58,7 +68,15 @@ class LocalCaller:
     """Calls one daemon on this machine, as the user whose data folder has its token."""
 
     def __init__(self, folder: Path, url: str) -> None:
-        """Raises ValueError for a URL of another machine."""
+        """Creates a caller of the daemon at a URL.
+
+        Args:
+            folder: The data folder, whose token is read for each call.
+            url: The address of the daemon.
+
+        Raises:
+            ValueError: If the URL is of another machine.
+        """
         parts = urlsplit(url)
         if not is_loopback(parts.hostname) or not parts.port:
             raise ValueError(f"{url} is not on this machine")
@@ -68,8 +86,10 @@ class LocalCaller:
         self._folder = folder.absolute()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Returns the headers of a call that is made now. They are empty without a token, which a daemon that starts
-        later may create."""
+        """Returns the headers of a call that is made now.
+
+        They are empty without a token, which a daemon that starts later may create.
+        """
         try:
             token = read_token(self._folder, FLIGHT_TOKEN)
         except (OSError, ValueError):

@@ -19,7 +19,10 @@ _END = object()
 
 
 class Cancellable(Protocol[T_co]):
-    """An iterator whose `__next__` may wait. `cancel`, called from another thread, makes it return or raise."""
+    """An iterator whose `__next__` may wait.
+
+    `cancel`, called from another thread, makes it return or raise.
+    """
 
     def __next__(self) -> T_co: ...
 
@@ -27,13 +30,13 @@ class Cancellable(Protocol[T_co]):
 
 
 class Prefetcher(Iterator[T]):
-    """Runs an iterator in a daemon thread, at most `depth` finished items ahead of the consumer.
+    """Runs an iterator in a daemon thread, ahead of the consumer.
 
-    `next()` returns the items in order, raises an exception of the iterator in its place, and StopIteration at the
-    end. Ctrl-C interrupts its wait. With a `transform` the thread applies it to every item first. `close()` cancels
-    the iterator and waits until the thread has ended. Leaving a `with` block, the garbage collector, and the exit of
-    the interpreter do the same. The thread starts with the first `next()`. A StepStream logs what `next()` waits
-    for, and reports which steps were returned."""
+    `next()` returns the items in order, raises an exception of the iterator in its place, and StopIteration at the end.
+    Ctrl-C interrupts its wait. The thread starts with the first `next()`. It ends with `close()`, at the end of a `with`
+    block, when the prefetcher is garbage collected, and when the interpreter exits. A StepStream logs what `next()` waits
+    for, and reports which steps were returned.
+    """
 
     def __init__(
         self,
@@ -41,6 +44,16 @@ class Prefetcher(Iterator[T]):
         depth: int = 2,
         transform: Callable[..., T] | None = None,
     ) -> None:
+        """Creates a prefetcher.
+
+        Args:
+            iterator: The iterator. Its `cancel`, called from another thread, makes its `__next__` return or raise.
+            depth: The number of finished items that are kept ready, 1 or more.
+            transform: What the thread applies to every item.
+
+        Raises:
+            ValueError: If `depth` is below 1.
+        """
         if depth < 1:
             raise ValueError(f"prefetch depth {depth}: want at least 1")
         self._shared: _Shared[T] = _Shared(iterator, depth, transform)
@@ -51,8 +64,10 @@ class Prefetcher(Iterator[T]):
 
     @property
     def stale(self) -> bool:
-        """Whether the last exception of `next()` is a timeout that expired while the consumer was not waiting. The
-        cause may have passed."""
+        """Whether the last exception of `next()` is a timeout that expired while the consumer was not waiting.
+
+        The cause may have passed.
+        """
         return self._shared.stale
 
     def __enter__(self) -> Prefetcher[T]:
@@ -62,18 +77,22 @@ class Prefetcher(Iterator[T]):
         self.close()
 
     def close(self) -> None:
-        """Stops reading and waits for the thread. Prefetched items are dropped; a `next()` in another thread raises
-        ClosedClientError."""
+        """Stops reading and waits for the thread.
+
+        Prefetched items are dropped; a `next()` in another thread raises ClosedClientError.
+        """
         self._close()
 
 
 class _Shared(Generic[T]):
-    """The state shared by consumer and thread. The thread holds no reference to the Prefetcher, so that an abandoned
-    one is collected.
+    """The state shared by consumer and thread.
 
-    Both wait in queues implemented in C, which need neither Python code nor a lock that blocks the other side.
-    `items` has finished items, and `room` an entry for every item that may be produced. An error or a close puts
-    `_END` into them permanently."""
+    The thread holds no reference to the Prefetcher, so that an abandoned one is collected.
+
+    Both wait in queues implemented in C, which need neither Python code nor a lock that blocks the other side. `items`
+    has finished items, and `room` an entry for every item that may be produced. An error or a close puts `_END` into
+    them permanently.
+    """
 
     def __init__(self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None) -> None:
         self.iterator, self.transform = iterator, transform

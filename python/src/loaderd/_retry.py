@@ -47,12 +47,14 @@ _GREETING = 0.5
 
 
 class Retry:
-    """The attempts of one operation, on one daemon or on several in turn. It paces them by jittered exponential
-    backoff and decides when to give up.
+    """The attempts of one operation, on one daemon or on several in turn.
 
-    After `timeout` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any
-    daemon, UnreachableError. `stop` ends a pause with ClosedClientError. `stall_log` logs repeated failures, and `what` names the
-    missing result."""
+    It paces them by jittered exponential backoff and decides when to give up.
+
+    After `timeout` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any daemon,
+    UnreachableError. `stop` ends a pause with ClosedClientError. `stall_log` logs repeated failures, and `what` names
+    the missing result.
+    """
 
     def __init__(
         self, daemons: Daemons, timeout: float, connect_timeout: float, stop: threading.Event, stall_log: StallLog, what: str
@@ -79,13 +81,20 @@ class Retry:
         return self.on
 
     def settle(self) -> bool:
-        """Switches to the rank's preferred daemon. Returns whether it differs from that of the current attempt."""
+        """Switches to the rank's preferred daemon.
+
+        Returns whether it differs from that of the current attempt.
+        """
         before, self.on = self.on, self.daemons.settle()
         return self.on is not before
 
     def described(self, run: str | None, fingerprint: str | None, run_id: str | None = None) -> RunInfo:
-        """Returns the run as the daemon of the current attempt describes it. Raises PlanMismatchError when its
-        fingerprint differs, RunReplacedError when its id does."""
+        """Returns the run as the daemon of the current attempt describes it.
+
+        Raises:
+            PlanMismatchError: If its fingerprint differs.
+            RunReplacedError: If its id differs.
+        """
         connection = self.on or self.turn()
         info = connection.info(run, self.answer())
         self.reached()
@@ -126,8 +135,10 @@ class Retry:
             log.warning("received %s from %s after %s failed: %s", self.what, self.on.url, *self._left)
 
     def failed(self, error: LoaderdError) -> None:
-        """Returns when the next attempt is due. Raises the error when another attempt is useless, or the time has
-        expired."""
+        """Returns when the next attempt is due.
+
+        Raises the error when another attempt is useless, or the time has expired.
+        """
         before = self.before()
         if isinstance(error, UnavailableError):
             self.cause, self._temporary = error, True
@@ -157,8 +168,10 @@ class Retry:
         self.attempt = time.monotonic()
 
     def before(self) -> LoaderdError | None:
-        """Returns the error of the attempt before the current one, if most of the time passed before the current
-        one: then it is the actual cause."""
+        """Returns the error of the previous attempt if it is the actual cause.
+
+        It is if most of the time passed before the current attempt.
+        """
         return self.last if self.attempt - self.began > time.monotonic() - self.attempt else None
 
     def _another(self, error: LoaderdError) -> bool:

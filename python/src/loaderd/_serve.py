@@ -30,15 +30,19 @@ _POLL_SECONDS = 0.02
 
 
 class DaemonNotFoundError(LoaderdError):
-    """The daemon of `serve` could not be started, ended unexpectedly, or did not stop and was killed. The message
-    has the last lines of its log."""
+    """The daemon of `serve` could not be started, ended unexpectedly, or did not stop and was killed.
+
+    The message has the last lines of its log.
+    """
 
     reason = "NO_DAEMON"
 
 
 class DaemonHandle(str):
-    """The address of a daemon's Flight server, as a string that Client and StepLoader accept, with the daemon's
-    other addresses as attributes."""
+    """The address of a daemon's Flight server, a string that Client and StepLoader accept.
+
+    The daemon's other addresses are attributes.
+    """
 
     nats: str
     """Where documents are published, with the producer's token: loaderd.publish(documents, url.nats, source=...)."""
@@ -73,31 +77,43 @@ def serve(
     start_timeout: float = 60.0,
     stop_timeout: float = 60.0,
 ) -> DaemonContext:
-    """Runs a daemon, with an embedded NATS server and on free ports of loopback, for the duration of a `with` block.
+    """Runs a daemon for the duration of a `with` block, with an embedded NATS server and on free ports of loopback.
 
+    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to the
+    process that called `serve`. It also ends when this process ends, for any reason. Its log is daemon.log of the folder.
+
+    Example:
+        ```python
         with loaderd.serve(["some text", "another text"], tokenizer="gpt2", settings={"steps.rows": 8}) as url:
             for batch in loaderd.torch.StepLoader(url):
                 ...
+        ```
 
-    `documents`, of the types that `loaderd.publish` accepts, are published as `source` before the block begins. Then
-    the run is sealed, so that it packs all of them and ends; `seal=False` leaves it open for more. `publish` has
-    options of loaderd.publish, such as `{"chat": tokenizer}`. `tokenizer` is a name (gpt2, cl100k_base, o200k_base,
-    none), the path of a file, a `tokenizers.Tokenizer` or a fast tokenizer of transformers; None leaves it to the
-    settings.
+    Args:
+        documents: Documents of the types that `loaderd.publish` accepts, which are published before the block begins.
+        tokenizer: A name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer` or a fast
+            tokenizer of transformers; None leaves it to the settings.
+        folder: Where the run's data are kept. Another `serve` of that folder with the same settings continues the run:
+            documents of `source` that it has are not published again. Without it all data are deleted at the end of the
+            block.
+        source: The source of the documents.
+        seal: Whether the run is sealed once the documents are published, so that it packs all of them and ends. By
+            default it is if documents are given.
+        settings: The daemon's settings by name, such as {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}. LOADERD_
+            settings of the environment are ignored.
+        config: A file of settings.
+        publish: Options of `loaderd.publish`, such as `{"chat": tokenizer}`.
+        program: The daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on the
+            PATH.
+        start_timeout: Seconds within which the daemon must be ready.
+        stop_timeout: Seconds after which a daemon that does not stop is killed.
 
-    `settings` are the daemon's, by name: {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}; `config` is a file
-    of them. LOADERD_ settings of the environment are ignored. With a `folder` the run's data stay there. Another
-    `serve` of that folder with the same settings continues the run: documents of `source` that it has are not
-    published again. Without a `folder` all data are deleted at the end of the block. The daemon also ends when this
-    process ends, for any reason. Its log is daemon.log of the folder.
+    Returns:
+        A context manager to be entered once, whose value is the daemon's DaemonHandle.
 
-    `program` is the daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on
-    the PATH. Raises DaemonNotFoundError if no program is found, or the daemon does not start within `start_timeout` seconds.
-    Also raises it at the end of the block, if the daemon has ended unexpectedly, or is killed because it does not
-    stop within `stop_timeout` seconds.
-
-    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs
-    to the process that called `serve`.
+    Raises:
+        DaemonNotFoundError: When the block is entered, if no program is found or the daemon does not start in time. At the
+            end of the block, if the daemon has ended unexpectedly, or was killed because it did not stop in time.
     """
     return DaemonContext(
         documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
@@ -236,8 +252,10 @@ class DaemonContext:
         publish(documents, served.nats, source=self._source, **options)
 
     def _end(self) -> bool:
-        """Stops the daemon, which exits when its standard input is closed, and deletes its folder if it is
-        temporary. Returns whether it stopped in time; else it was killed."""
+        """Stops the daemon, which exits when its standard input is closed, and deletes its folder if it is temporary.
+
+        Returns whether it stopped in time; else it was killed.
+        """
         process = self._process
         try:
             if process is not None:
@@ -301,8 +319,14 @@ def _text(value: object) -> str:
 
 
 def find_program(given: str | os.PathLike[str] | None = None) -> Path:
-    """Returns the path of the daemon's program: `given`, LOADERD_BIN, the one installed with this Python, or one on
-    the PATH."""
+    """Returns the path of the daemon's program.
+
+    Args:
+        given: The path to use; None searches LOADERD_BIN, the scripts of this Python, and the PATH.
+
+    Raises:
+        DaemonNotFoundError: If no program is found.
+    """
     if named := given or os.environ.get("LOADERD_BIN"):
         path = Path(named)
         if not path.is_file():

@@ -19,11 +19,14 @@ AGAIN_SECONDS = 60.0
 
 
 class StallLog:
-    """`with stall_log:` surrounds a wait of the consumer of a reader. Other threads report the cause by `report`. It is
-    logged once per cause when the wait has lasted REPORT_AFTER_SECONDS.
+    """`with stall_log:` surrounds a wait of the consumer of a reader.
 
-    `ahead`: whether the reader prefetches in a thread, so that its own waits delay no consumer. `consumption` is
-    what was taken from the reader."""
+    Other threads report the cause by `report`. It is logged once per cause when the wait has lasted
+    REPORT_AFTER_SECONDS.
+
+    `ahead`: whether the reader prefetches in a thread, so that its own waits delay no consumer. `consumption` is what
+    was taken from the reader.
+    """
 
     def __init__(self, taken: int = 0) -> None:
         self.ahead = False

@@ -26,13 +26,20 @@ _MOST_SEGMENTS = 65_535
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The origin of tokens. Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order. A piece is tokens
-    [start, start + length) of the document with that sequence in the document stream; in a run with several sources,
-    in the stream of the piece's source, `RunInfo.sources[number]`.
+    """The origin of tokens.
 
-    `offsets` is int32 [rows + 1], `sequence` uint64, `start` and `length` int32. `number` is uint16, None if not
-    requested. `weight` is float32, the loss weight of the piece's tokens, None if not requested. In a run whose
-    messages may hold several documents `index` (int32) is the document's number in its message, else it is None."""
+    Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order. A piece is tokens [start, start + length) of a document.
+
+    Attributes:
+        offsets: int32 [rows + 1].
+        sequence: uint64 [pieces], the document's sequence in the document stream; in a run with several sources, in the
+            stream of the piece's source.
+        start: int32 [pieces], the piece's first token in its document.
+        length: int32 [pieces], in tokens.
+        number: uint16 [pieces], the piece's source as an index into `RunInfo.sources`; None if not requested.
+        weight: float32 [pieces], the loss weight of the piece's tokens; None if not requested.
+        index: int32 [pieces], the document's number in its message; None in a run whose messages hold one document.
+    """
 
     offsets: Ints
     sequence: npt.NDArray[np.uint64]
@@ -45,9 +52,15 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class LossRuns:
-    """Which tokens have a loss. Runs `offsets[i]` ... `offsets[i+1]` - 1 make row i without its padding. Runs with
-    and without a loss alternate, starting with one that has a loss. `offsets` is int32 [rows + 1], `length` int32 in
-    tokens."""
+    """Which tokens have a loss.
+
+    Runs `offsets[i]` ... `offsets[i+1]` - 1 make row i without its padding. Runs with and without a loss alternate,
+    starting with one that has a loss.
+
+    Attributes:
+        offsets: int32 [rows + 1].
+        length: int32 [runs], in tokens.
+    """
 
     offsets: Ints
     length: Ints
@@ -55,13 +68,20 @@ class LossRuns:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a step, as received in one record batch. All arrays are read-only and aligned, and views of its
-    buffers if those are aligned.
+    """Some rows of a step, as received in one record batch.
 
-    `input_ids` is int32 or uint16 [rows, L]. The attention segments of row i end at `ends[offsets[i] :
-    offsets[i+1]]`: 0, then the end of every segment; padding begins at the last value. Both are int32, `offsets` is
-    [rows + 1] and begins with 0. `columns` has the additional columns per token, [rows, L], `values` those per
-    piece, by name."""
+    All arrays are read-only and aligned, and views of its buffers if those are aligned.
+
+    Attributes:
+        input_ids: Token ids, int32 or uint16 [rows, L].
+        ends: int32. Row i has `ends[offsets[i] : offsets[i+1]]`: 0, then the end of every attention segment; padding
+            begins at the last value.
+        offsets: int32 [rows + 1], beginning with 0.
+        sources: The origin of the tokens; None if not requested.
+        loss_runs: Which tokens have a loss; None if all have one, or the daemon does not send them.
+        columns: Additional columns per token by name, [rows, L].
+        values: Values of documents by name, one per piece.
+    """
 
     input_ids: Tokens
     ends: Ints
@@ -76,13 +96,27 @@ class Part:
 class Step:
     """One rank's rows of one step: `rows` rows of `bucket` (L) tokens.
 
-    `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces.
-    `max_seqlen` is the longest segment, without padding. `step_tokens` and `step_segments` count tokens and segments
-    of the whole step on all ranks. `step_loss_tokens` counts those tokens that have a loss, `step_loss_segments`
-    those segments whose first token has one. A loss without every segment's first token has step_loss_tokens -
-    step_loss_segments terms. `weighted`: whether a piece of this rank's rows has another weight than 1.
-    `source_counts` has this rank's counts per source name. `step_sources` bounds the source numbers, the same on
-    every rank. Both are None if sources are not requested."""
+    A loss without every segment's first token has step_loss_tokens - step_loss_segments terms in the whole step.
+
+    Attributes:
+        run: The run's name.
+        index: The index of the step in its run.
+        bucket: The row length L in tokens.
+        rows: This rank's rows.
+        tokens: This rank's tokens without padding.
+        loss_tokens: Those of them that have a loss.
+        documents: This rank's pieces of documents.
+        max_seqlen: The longest segment in tokens, without padding.
+        step_tokens: Tokens of the whole step on all ranks.
+        step_segments: Segments of the whole step.
+        step_loss_tokens: Tokens of the whole step that have a loss.
+        step_loss_segments: Segments of the whole step whose first token has a loss.
+        parts: The rows as they were received.
+        source_counts: This rank's counts per source name; None if sources are not requested.
+        step_sources: Upper bound (exclusive) of the source numbers, the same on every rank; None if sources are not
+            requested.
+        weighted: Whether a piece of this rank's rows has another weight than 1.
+    """
 
     run: str
     index: int
@@ -131,38 +165,73 @@ class Step:
         return Sources(_join_offsets([s.offsets for s in found]), **{c: _join([getattr(s, c) for s in found]) for c in columns})
 
     def source_ids(self) -> Ints:
-        """The source of every token, an index into `RunInfo.sources`, and -1 in the padding; int32 [rows, L]. Raises
-        ValueError if the client does not request sources, or the run has none."""
+        """Returns the source of every token.
+
+        Returns:
+            int32 [rows, L], indices into `RunInfo.sources`, and -1 in the padding.
+
+        Raises:
+            ValueError: If the client does not request sources, or the run has none.
+        """
         found = self.sources
         if found is None or found.number is None:
             raise ValueError(f"step {self.index} has no sources: request them with sources=True")
         return self._spread(found.offsets, found.length, found.number.astype(np.int32), -1)
 
     def loss_weights(self) -> npt.NDArray[np.float32]:
-        """The loss weight of every token, and 0 in the padding; float32 [rows, L]. Raises ValueError if the client
-        does not request weights."""
+        """Returns the loss weight of every token.
+
+        Returns:
+            float32 [rows, L], 0 in the padding.
+
+        Raises:
+            ValueError: If the client does not request weights.
+        """
         found = self.sources
         if found is None or found.weight is None:
             raise ValueError(f"step {self.index} has no weights: request them with weights=True")
         return self._spread(found.offsets, found.length, found.weight, 0)
 
     def loss_mask(self) -> npt.NDArray[np.bool_]:
-        """Which tokens have a loss, including those that begin a segment; False in the padding; bool [rows, L]. All
-        tokens have one if the daemon does not send loss runs."""
+        """Returns which tokens have a loss, including those that begin a segment.
+
+        All tokens have one if the daemon does not send loss runs.
+
+        Returns:
+            bool [rows, L], False in the padding.
+        """
         runs = [p.loss_runs or _with_loss(p) for p in self.parts]
         found = LossRuns(_join_offsets([r.offsets for r in runs]), _join([r.length for r in runs]))
         first = np.repeat(found.offsets[:-1], np.diff(found.offsets))
         return self._spread(found.offsets, found.length, (np.arange(len(first)) - first) % 2 == 0, False)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """Returns a column with a value per token, from its document, and the column's fill where the document has
-        none. The result is [rows, L], of the column's configured type. It is a view when the step has one part, else
-        a copy. Raises KeyError if the client does not request the column."""
+        """Returns a column with a value per token, from its document.
+
+        Args:
+            name: The name of the column.
+
+        Returns:
+            [rows, L] of the column's configured type, with the column's fill where a document has no value. It is a view when
+            the step has one part, else a copy.
+
+        Raises:
+            KeyError: If the client does not request the column.
+        """
         return _join([self._asked(p.columns, name) for p in self.parts])
 
     def values(self, name: str) -> list[list[Any]]:
-        """Returns for every row the values of its pieces' documents, in the order of `Sources`: str, int or float,
-        None for a document without the value. Raises KeyError if the client does not request them."""
+        """Returns for every row the values of its pieces' documents, in the order of `Sources`.
+
+        Args:
+            name: The name of the value.
+
+        Returns:
+            A list per row with one str, int or float per piece, or None for a document without the value.
+
+        Raises:
+            KeyError: If the client does not request them.
+        """
         return [row for p in self.parts for row in self._asked(p.values, name).rows()]
 
     def _asked(self, found: Mapping[str, Any], name: str) -> Any:
@@ -184,14 +253,24 @@ class Step:
         return cast(A, spread.reshape(self.rows, self.bucket))
 
     def boundaries(self) -> Ints:
-        """0, ..., rows * L: the borders of segments in the concatenated rows, where padding is a segment; int32."""
+        """Returns the borders of segments in the concatenated rows, where padding is a segment.
+
+        Returns:
+            int32: 0, ..., rows * L.
+        """
         starts, lengths = self._segments()
         ends = starts + lengths
         return np.concatenate([np.zeros(1, np.int32), ends[lengths > 0]])
 
     def segment_ids(self) -> npt.NDArray[np.uint16]:
-        """1, 2, ... for the segments of a row and 0 for padding; uint16 [rows, L]. Raises TooManySegmentsError above
-        65,535 in a row."""
+        """Returns the number of every token's segment within its row.
+
+        Returns:
+            uint16 [rows, L]: 1, 2, ... for the segments of a row, and 0 for padding.
+
+        Raises:
+            TooManySegmentsError: If a row has more than 65,535 segments.
+        """
         offsets = self.offsets
         most = int(np.diff(offsets).max(initial=1)) - 1
         if most > _MOST_SEGMENTS:
@@ -204,18 +283,29 @@ class Step:
         return np.repeat(number.astype(np.uint16), lengths).reshape(self.rows, self.bucket)
 
     def position_ids(self) -> Ints:
-        """0, 1, 2, ... in every segment, and from 0 in the padding; int32 [rows, L]."""
+        """Returns the position of every token in its segment.
+
+        Returns:
+            int32 [rows, L]: 0, 1, 2, ... in every segment, and from 0 in the padding.
+        """
         starts, lengths = self._segments()
         positions = np.arange(self.rows * self.bucket, dtype=np.int32)
         positions -= np.repeat(starts, lengths)
         return positions.reshape(self.rows, self.bucket)
 
     def labels(self, form: Literal["unshifted", "shifted"] = "unshifted") -> Ints:
-        """Returns labels int32 [rows, L], with -100 in the padding, for tokens without a loss and for one token of
-        every segment.
+        """Returns labels, with -100 in the padding, for tokens without a loss and for one token of every segment.
 
-        "unshifted": the token itself, for models that shift labels; the first token of a segment has none, so that
-        no document predicts the beginning of the next. "shifted": the next token of the same segment."""
+        Args:
+            form: "unshifted" gives the token itself, for models that shift labels; the first token of a segment has none, so
+                that no document predicts the beginning of the next. "shifted" gives the next token of the same segment.
+
+        Returns:
+            int32 [rows, L].
+
+        Raises:
+            ValueError: If `form` is neither.
+        """
         if form not in ("unshifted", "shifted"):
             raise ValueError(f'labels of the form {form!r}: want "unshifted" or "shifted"')
         starts, lengths = self._segments()
@@ -240,8 +330,11 @@ class Step:
         return rows
 
     def _segments(self) -> tuple[Ints, Ints]:
-        """Returns start (in the concatenated rows) and length of every segment and of every row's padding, which may
-        be empty; int32."""
+        """Returns start and length of every segment and of every row's padding, which may be empty.
+
+        Returns:
+            Starts in the concatenated rows, and lengths in tokens; int32.
+        """
         offsets = self.offsets
         firsts = np.arange(self.rows, dtype=np.int32) * np.int32(self.bucket)
         starts = self.ends + np.repeat(firsts, np.diff(offsets))
@@ -250,8 +343,17 @@ class Step:
 
 def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> Part:
     """Returns the arrays of a record batch, checked against its metadata, and not copied unless misaligned.
-    `loss_runs` is None if the metadata counts no token without a loss. Without `counted` the counts of the metadata
-    are ignored, and the part has every column of the batch. Raises ProtocolError."""
+
+    `loss_runs` is None if the metadata counts no token without a loss.
+
+    Args:
+        batch: The record batch.
+        meta: Its metadata.
+        counted: Whether to use the counts of the metadata. Without them the part has every column of the batch.
+
+    Raises:
+        ProtocolError: If the batch violates the wire format.
+    """
     where = f"part {meta.part} of step {meta.step}"
     if batch.num_rows != meta.rows:
         raise ProtocolError(f"{where} has {batch.num_rows} rows, its metadata states {meta.rows}")
@@ -275,8 +377,18 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
 
 
 def check_ids(part: Part, vocabulary: int, where: str) -> None:
-    """Raises ProtocolError if a token id is outside a vocabulary of `vocabulary` ids. Such an id would fail a GPU
-    embedding with an assertion that names neither the step nor the id."""
+    """Checks that all token ids are inside a vocabulary.
+
+    An id outside would fail a GPU embedding with an assertion that names neither the step nor the id.
+
+    Args:
+        part: The rows to check.
+        vocabulary: The number of ids.
+        where: The name of the rows in the error.
+
+    Raises:
+        ProtocolError: If an id is outside.
+    """
     ids: npt.NDArray[np.unsignedinteger[Any] | np.int32] = part.input_ids
     if ids.dtype == np.int32:
         ids = ids.view(np.uint32)  # negative values become large
@@ -345,8 +457,10 @@ def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
 
 
 def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
-    """Returns offsets, shifted to begin with 0, and values of a list column. The caller checks that the offsets
-    ascend."""
+    """Returns offsets, shifted to begin with 0, and values of a list column.
+
+    The caller checks that the offsets ascend.
+    """
     column = columns.get(name)
     if not isinstance(column, pa.ListArray) or column.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
@@ -366,7 +480,11 @@ def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
 
 
 def _apart(offsets: Ints, name: str, where: str) -> None:
-    """Raises ProtocolError if lists overlap."""
+    """Checks that lists do not overlap.
+
+    Raises:
+        ProtocolError: If they do.
+    """
     if np.count_nonzero(offsets[1:] < offsets[:-1]):
         raise ProtocolError(f"{where}: the lists of {name} overlap")
 
@@ -378,13 +496,18 @@ def _are_rows(offsets: Ints, meta: Metadata) -> bool:
 
 @lru_cache(maxsize=64)
 def _offsets_of(rows: int, bucket: int) -> bytes:
-    """Returns the offsets of `rows` lists of `bucket` values. They are cached because steps share few shapes."""
+    """Returns the offsets of `rows` lists of `bucket` values.
+
+    They are cached because steps share few shapes.
+    """
     return (np.arange(rows + 1, dtype=np.int64) * bucket).astype(np.int32).tobytes()
 
 
 def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
-    """Reports whether lists begin with 0, ascend, and end within a row. Each list begins with 0, so that no value
-    ascends from one list to the next unless a list ends below 0."""
+    """Reports whether lists begin with 0, ascend, and end within a row.
+
+    Each list begins with 0, so that no value ascends from one list to the next unless a list ends below 0.
+    """
     rows = len(offsets) - 1
     if rows < 1:
         return True

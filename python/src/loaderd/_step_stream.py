@@ -36,10 +36,11 @@ class StepStream(Iterator[Step]):
 
     Invariant: only step `next_step` is requested and accepted, until it has arrived completely; then `next_step`
     increases by one. After a lost connection, or a temporary cause, the same step is requested again, from another
-    daemon if several exist. `cancel()`, from any thread, ends it with ClosedClientError. After another exception `next()`
-    may be called again and continues with the same step. During a long wait of the consumer, the daemon is called
-    for the cause, and the log has its answer (`stall_log`). The steps that were taken are reported to the daemon
-    (`Reporter`)."""
+    daemon if several exist. `cancel()`, from any thread, ends it with ClosedClientError. After another exception
+    `next()` may be called again and continues with the same step. During a long wait of the consumer, the daemon is
+    called for the cause, and the log has its answer (`stall_log`). The steps that were taken are reported to the daemon
+    (`Reporter`).
+    """
 
     def __init__(
         self,
@@ -64,10 +65,30 @@ class StepStream(Iterator[Step]):
         timeout: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client` and `Client.stream`. `sources` None requests them if the run has several. Without a
-        `fingerprint` or a `run_id` the first one found is fixed. `session` identifies the client to the daemon:
-        streams of one session replace each other. `first` is the first step that the client has read, `step` by
-        default: its job retains documents from that step until it commits."""
+        """Creates a stream, which connects with its first step. Most arguments are as in `loaderd.Client`.
+
+        Args:
+            daemons: The daemons of the run.
+            rank: The data-parallel rank.
+            world_size: The number of ranks.
+            step: The index of the first step.
+            steps: How many steps are read; None reads until the run ends.
+            run: The name that the run must have.
+            fingerprint: The fingerprint that the run must have; without it the first one found is fixed.
+            run_id: The id that the run must have; without it the first one found is fixed.
+            documents: Whether steps have the origin of their tokens.
+            sources: Whether steps have sources; None requests them if the run has several.
+            weights: Whether steps have loss weights.
+            masks: Whether steps have loss runs, as in `Client.stream`.
+            columns: Names of additional columns.
+            job: The name of the training job.
+            peer: The number of this process among those that read as the same rank.
+            session: Identifies the client to the daemon: streams of one session replace each other.
+            first: The first step that the client has read, `step` by default: its job retains documents from that step until it
+                commits.
+            timeout: Seconds without a step after which the cause is raised.
+            connect_timeout: Seconds without any answer after which UnreachableError is raised.
+        """
         self.daemons, self.rank, self.world_size, self.next_step = daemons, rank, world_size, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
@@ -135,7 +156,10 @@ class StepStream(Iterator[Step]):
         return step
 
     def _identify(self) -> None:
-        """Records the id of a run that had not begun when the stream was opened. The id may also be requested later."""
+        """Records the id of a run that had not begun when the stream was opened.
+
+        The id may also be requested later.
+        """
         if self._identified or self._on is None:
             return
         self._identified = True
@@ -152,11 +176,21 @@ class StepStream(Iterator[Step]):
         self._reporter.close(left=True)
 
     def report_of(self, taken: int) -> dict[str, Any] | None:
-        """As `Reporter.report_of`."""
+        """Returns the body of a report that the trainer has taken the steps before `taken`.
+
+        Args:
+            taken: The number of steps.
+
+        Returns:
+            The body; None if the trainer has not taken them, or before the first stream.
+        """
         return self._reporter.report_of(taken)
 
     def suspend(self) -> None:
-        """Ends the reports permanently. Call it before `cancel` when another stream replaces this one."""
+        """Ends the reports permanently.
+
+        Call it before `cancel` when another stream replaces this one.
+        """
         self._reporter.close(left=False)
 
     def _cause(self, error: LoaderdError, attempts: Retry) -> LoaderdError:
@@ -176,8 +210,10 @@ class StepStream(Iterator[Step]):
         return gone if gone is not None and isinstance(error, ConnectionLostError) else error
 
     def _open(self, attempts: Retry) -> None:
-        """Opens a stream at `next_step`. It first requests the description of the run, because a new daemon may plan
-        another one."""
+        """Opens a stream at `next_step`.
+
+        It first requests the description of the run, because a new daemon may plan another one.
+        """
         connection = attempts.turn()
         info = attempts.described(self.run, self.fingerprint, self.run_id)
         if connection is not self._on and attempts.settle():  # first contact with this daemon: spread ranks over the daemons
@@ -257,9 +293,11 @@ class StepStream(Iterator[Step]):
             raise ProtocolError(f"the daemon sent (run, step, part, parts, bucket) = {got}, expected {want}")
 
     def _alive(self) -> bool:
-        """Reports whether to stay with the daemon of the stream: it answers, and no other daemon has the step while
-        it is partitioned. The daemon is called for the cause of the delay when a log message is due or when it has
-        sent nothing for long."""
+        """Reports whether to stay with the daemon of the stream.
+
+        It must answer, and no other daemon may have the step while it is partitioned. The daemon is called for the cause of the
+        delay when a log message is due or when it has sent nothing for long.
+        """
         now, several, attempts = time.monotonic(), self.daemons.several, self._attempts
         on, reader = attempts.on if attempts else None, self._reader
         if on is None or attempts is None or (several and reader is None):
@@ -283,8 +321,7 @@ class StepStream(Iterator[Step]):
         return True
 
     def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Retry, reader: Any) -> bool:
-        """Reports whether to stay with a daemon that has returned this cause, and with the stream that is read from
-        it."""
+        """Reports whether to stay with a daemon that has returned this cause, and with its stream."""
         self._explained = cause if isinstance(cause, UnavailableError) else None
         self.stall_log.report(self._awaited(), cause)
         if self._explained is None or isinstance(cause, OF_THE_RUN):

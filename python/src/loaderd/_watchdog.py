@@ -10,11 +10,14 @@ from collections.abc import Callable
 
 
 class Watchdog:
-    """`with watchdog:` surrounds a wait. When the wait exceeds `seconds`, a thread calls `late`, and `expired` is True.
-    The thread calls `alive` every `interval` seconds of a wait, and `late` if it returns False.
+    """`with watchdog:` surrounds a wait.
+
+    When the wait exceeds `seconds`, a thread calls `late`, and `expired` is True. The thread calls `alive` every
+    `interval` seconds of a wait, and `late` if it returns False.
 
     One watchdog serves many consecutive waits, at the cost of a lock each: its thread sleeps and checks periodically.
-    It holds the two bound methods weakly. `close` ends the thread."""
+    It holds the two bound methods weakly. `close` ends the thread.
+    """
 
     def __init__(self, seconds: float, late: Callable[[], None], interval: float, alive: Callable[[], bool]) -> None:
         self.seconds, self.interval = min(seconds, threading.TIMEOUT_MAX), min(seconds, interval)
@@ -39,6 +42,7 @@ class Watchdog:
             self._since = None
 
     def close(self) -> None:
+        """Ends the thread."""
         if os.getpid() != self._pid:
             return  # forked: the thread is the parent's, and may have held the lock
         with self._lock:
@@ -53,8 +57,10 @@ class Watchdog:
             pause = self._look()
 
     def _look(self) -> float:
-        """Checks the wait and returns the seconds until the next check. A wait that begins meanwhile is not due
-        before that."""
+        """Checks the wait and returns the seconds until the next check.
+
+        A wait that begins meanwhile is not due before that.
+        """
         with self._lock:
             since = self._since
             if since is None:

@@ -23,9 +23,23 @@ NARROW_LIMIT = 1 << 16
 
 @dataclass(frozen=True)
 class Ticket:
-    """The steps that a rank of a job requests: `steps` of them starting at `step`, all when it is None. With a
-    `session` the client reports consumption: the trainer has taken the steps before `taken` so far, and the client
-    has read `read` steps before `step`."""
+    """The steps that a rank of a job requests.
+
+    Attributes:
+        rank: The data-parallel rank.
+        world_size: The number of ranks.
+        step: The index of the first step.
+        steps: The number of steps; None for all.
+        columns: Names of the columns.
+        run: The name that the run must have.
+        fingerprint: The fingerprint that the run must have.
+        job: The name of the training job.
+        run_id: The id that the run must have.
+        session: Identifies the client, which then reports consumption.
+        peer: The number of this process among those that read as the same rank.
+        taken: The trainer has taken the steps before this one so far.
+        read: How many steps before `step` the client has read.
+    """
 
     rank: int = 0
     world_size: int = 1
@@ -42,6 +56,7 @@ class Ticket:
     read: int = 0
 
     def encode(self) -> bytes:
+        """Returns the ticket as JSON."""
         body = self.identity() | {"step": self.step, "columns": list(self.columns)}
         body |= {k: v for k, v in (("steps", self.steps), ("fingerprint", self.fingerprint)) if v is not None}
         if self.session is not None:
@@ -61,7 +76,12 @@ class Ticket:
 
 @dataclass(frozen=True)
 class SourceCount:
-    """The counts of some rows per source: tokens, and those of them with a label."""
+    """The counts of some rows per source.
+
+    Attributes:
+        tokens: Tokens without padding.
+        loss_tokens: Those of them that have a loss.
+    """
 
     tokens: int
     loss_tokens: int
@@ -69,8 +89,11 @@ class SourceCount:
 
 @dataclass
 class Metadata:
-    """The metadata of a record batch. Counts are of this batch, those that begin with `step_` of the step on all
-    ranks. Treat it as immutable; a frozen class takes three times as long to create."""
+    """The metadata of a record batch.
+
+    Counts are of this batch, those that begin with `step_` of the step on all ranks. Treat it as immutable; a frozen
+    class takes three times as long to create.
+    """
 
     run: str
     step: int
@@ -92,8 +115,10 @@ class Metadata:
 
     @classmethod
     def decode(cls, data: bytes) -> Metadata:
-        """Decodes app_metadata; raises ProtocolError if a key is missing or of another type. Unknown keys are
-        ignored."""
+        """Decodes app_metadata; raises ProtocolError if a key is missing or of another type.
+
+        Unknown keys are ignored.
+        """
         body = loads(data, "metadata of a batch")
         run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
         numbers |= {k: body[k] for k in ("step_sources",) if k in body}
@@ -124,9 +149,14 @@ def _source_counts(body: Any) -> dict[str, SourceCount]:
 
 @dataclass(frozen=True)
 class MixtureChange:
-    """The result of a mixture change: `step` is the first one that can differ, `target` the share of tokens that
-    each source is to have. `again`: the plan already had a change decided after the same number of steps; `target`
-    is then that change's."""
+    """The result of a mixture change.
+
+    Attributes:
+        step: The first step that can differ.
+        target: The share of tokens that each source is to have.
+        again: Whether the plan already had a change decided after the same number of steps; `target` is then that
+            change's.
+    """
 
     step: int
     target: Mapping[str, float]
@@ -134,7 +164,14 @@ class MixtureChange:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> MixtureChange:
-        """Decodes the answer to a change; raises ProtocolError when it is malformed."""
+        """Decodes the answer to a change.
+
+        Args:
+            body: The result of the action `mix`.
+
+        Raises:
+            ProtocolError: If it is malformed.
+        """
         step, target, again = body.get("step"), body.get("target"), body.get("again", False)
         shares = isinstance(target, dict) and all(type(v) in (int, float) for v in target.values())
         if type(step) is not int or not shares or type(again) is not bool:
@@ -146,11 +183,15 @@ class MixtureChange:
 class RunLength:
     """How many steps a run has, from its first to its last.
 
-    `steps` is exact if `exact`: the plan has ended, or was measured to its end, and only a later change alters it.
-    Otherwise it is an estimate: its error exceeds `error` in one of twenty cases. `open` names the sources that are
-    not sealed: `steps` then assumes that each ends after its last stored document. `endless`: a source is read
-    without end. `idle`: sources have documents left, and all their weights are 0; `steps` is 0 then. `measured` is
-    the fraction of the steps that a running measurement has counted."""
+    Attributes:
+        steps: The number of steps; an estimate unless `exact`.
+        error: The error of an estimate, which it exceeds in one of twenty cases.
+        exact: Whether the plan has ended, or was measured to its end. Only a later change alters the number then.
+        endless: Whether a source is read without end.
+        idle: Whether sources have documents left, and all their weights are 0; `steps` is 0 then.
+        open: Names of the sources that are not sealed. `steps` assumes that each ends after its last stored document.
+        measured: The fraction of the steps that a running measurement has counted.
+    """
 
     steps: int
     error: int = 0
@@ -162,7 +203,14 @@ class RunLength:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any] | None) -> RunLength | None:
-        """Decodes `length` of the action `info`, None if it is omitted."""
+        """Decodes the length of a run.
+
+        Args:
+            body: `length` of the action `info`.
+
+        Returns:
+            The length; None if it is omitted.
+        """
         if body is None:
             return None
         return cls(
@@ -178,13 +226,23 @@ class RunLength:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """The status of a run, with the sentence that the daemon's live page, `loaderd status` and the errors of waiting
-    ranks also show.
+    """The status of a run.
 
-    `health` is "running", "waiting" or "failing". `sentence` describes the state in a line, `detail` has further
-    facts and `do` the remedy; both may be empty. `reason` is that of the error which a waiting rank gets. `limits`
-    names the bottleneck stage. `figures` is the whole answer of the action `status` (docs/wire.md): rates, stages,
-    sources, ranks, committing jobs, daemons, dead letters, events."""
+    The daemon's live page, `loaderd status` and the errors of waiting ranks show the same sentence.
+
+    Attributes:
+        run: The run's name.
+        health: "running", "waiting" or "failing".
+        sentence: The state in a line.
+        detail: Further facts; may be empty.
+        do: The remedy; may be empty.
+        reason: The reason of the error that a waiting rank gets.
+        limits: The name of the bottleneck stage.
+        planned: The number of planned steps.
+        ended: Whether no step follows.
+        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers, daemons,
+            dead letters, events.
+    """
 
     run: str
     health: str
@@ -199,7 +257,14 @@ class RunStatus:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunStatus:
-        """Decodes the result of the action `status`; raises ProtocolError when it is malformed."""
+        """Decodes the status of a run.
+
+        Args:
+            body: The result of the action `status`.
+
+        Raises:
+            ProtocolError: If it is malformed.
+        """
         try:
             verdict = body["verdict"]
             texts = {k: str(verdict.get(k, "")) for k in ("detail", "do", "reason", "limits")}
@@ -223,13 +288,29 @@ class RunStatus:
 class RunInfo:
     """A run as the daemon describes it.
 
-    `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ...
-    `planned` - 1 can be read; all steps before `committed` are in every job's checkpoint; no step follows when
-    `ended`. `run_id` distinguishes the run from another one with its name; it is empty before the run has begun.
-    `was` has names that the run had before its plan was repaired. `daemons` has the addresses of its live daemons if
-    it has several. `sources` has the names of its sources: number n of `Step.source_ids` and `batch["sources"]` is
-    `sources[n]`; a source that is added later is appended. `length` is the number of steps that the run will have,
-    None while unknown. `columns` has those that the daemon sends, `ahead` is its serve.ahead."""
+    Attributes:
+        name: The run's name.
+        fingerprint: The identity of its configuration and tokenizer.
+        buckets: The row lengths in tokens, ascending.
+        rows: The rows of a step over all ranks, by bucket.
+        vocab_size: The number of token ids of the tokenizer.
+        pad: The token id of padding.
+        attention: "document" or "row": what a segment is.
+        oldest: The first step that can be read.
+        planned: Steps before this one can be read.
+        committed: All steps before this one are in every keeper's checkpoint.
+        ended: Whether no step follows.
+        keepers: The committed step of each keeper.
+        configuration: The configuration that determines the plan.
+        was: Names that the run had before its plan was repaired.
+        daemons: The addresses of its live daemons, if it has several.
+        run_id: Distinguishes the run from another one with its name; empty before the run has begun.
+        sources: The names of its sources: number n of `Step.source_ids` and `batch["sources"]` is `sources[n]`. A source
+            that is added later is appended.
+        length: The number of steps that the run will have; None while unknown.
+        columns: The columns that the daemon sends.
+        ahead: The daemon's serve.ahead.
+    """
 
     name: str
     fingerprint: str
@@ -254,7 +335,14 @@ class RunInfo:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
-        """Decodes the result of the action `info`; raises ProtocolError when it is malformed."""
+        """Decodes the description of a run.
+
+        Args:
+            body: The result of the action `info`.
+
+        Raises:
+            ProtocolError: If it is malformed.
+        """
         try:
             config = body["config"]
             buckets = tuple(int(b) for b in config["packing"]["buckets"])
@@ -309,7 +397,11 @@ def _rows(steps: Mapping[str, Any], buckets: tuple[int, ...]) -> list[int]:
 
 
 def loads(data: bytes, what: str) -> dict[str, Any]:
-    """Decodes a JSON object. Raises ProtocolError."""
+    """Decodes a JSON object.
+
+    Raises:
+        ProtocolError: If `data` is not a JSON object.
+    """
     try:
         body = json.loads(data.decode())
     except (ValueError, RecursionError) as error:

@@ -10,12 +10,23 @@ from loaderd._grpc_status import Status
 class LoaderdError(Exception):
     """The base of all errors that this package raises about a daemon.
 
-    `reason` is the stable name of the cause. `facts` are its details as strings, such as `divisors` of
-    WORLD_MISMATCH. A reason that this version does not define is raised as this class."""
+    A reason that this version does not define is raised as this class.
+
+    Attributes:
+        reason: The stable name of the cause.
+        facts: Details as strings, such as `divisors` of WORLD_MISMATCH.
+    """
 
     reason: str = ""
 
     def __init__(self, message: str = "", *, reason: str | None = None, facts: Mapping[str, str] | None = None) -> None:
+        """Creates an error.
+
+        Args:
+            message: The message.
+            reason: The name of the cause, if it is not that of the class.
+            facts: Details as strings.
+        """
         super().__init__(message)
         if reason is not None:
             self.reason = reason
@@ -23,7 +34,10 @@ class LoaderdError(Exception):
 
 
 class UnavailableError(LoaderdError):
-    """No step is available now, perhaps later. The client retries and raises the last cause when its timeout expires."""
+    """No step is available now, perhaps later.
+
+    The client retries and raises the last cause when its timeout expires.
+    """
 
     reason = "UNAVAILABLE"
 
@@ -59,15 +73,20 @@ class RankBehindError(UnavailableError):
 
 
 class RankMissingError(UnavailableError):
-    """A rank of the job is not connected, does not answer, or still has a step that the other ranks have finished:
-    check its process (`facts`: job, rank, world, step, since_seconds, state)."""
+    """A rank of the job is missing: check its process.
+
+    It is not connected, does not answer, or still has a step that the other ranks have finished. `facts` has job, rank,
+    world, step, since_seconds and state.
+    """
 
     reason = "RANK_MISSING"
 
 
 class StreamFullError(UnavailableError):
-    """The document stream has reached its limit: producers wait for room, and the run waits for documents (`facts`:
-    stream, bytes, max_bytes, release)."""
+    """The document stream has reached its limit.
+
+    Producers wait for room, and the run waits for documents. `facts` has stream, bytes, max_bytes and release.
+    """
 
     reason = "STREAM_FULL"
 
@@ -91,8 +110,10 @@ class PlanLogDownError(UnavailableError):
 
 
 class StorageFullError(UnavailableError):
-    """The streams cannot be written because the disk is full: free space on the disk that the message names, then
-    restart the daemon."""
+    """The streams cannot be written because the disk is full.
+
+    Free space on the disk that the message names, then restart the daemon.
+    """
 
     reason = "STORAGE_FULL"
 
@@ -122,14 +143,19 @@ class LimitedError(UnavailableError):
 
 
 class SlowReaderError(UnavailableError):
-    """The reader received nothing for so long that the daemon ended its stream. The client reconnects when it
-    continues."""
+    """The reader received nothing for so long that the daemon ended its stream.
+
+    The client reconnects when it continues.
+    """
 
     reason = "SLOW_READER"
 
 
 class IdleReaderError(UnavailableError):
-    """The reader requested no step for so long that the daemon dropped it. The client reconnects when it continues."""
+    """The reader requested no step for so long that the daemon dropped it.
+
+    The client reconnects when it continues.
+    """
 
     reason = "IDLE_READER"
 
@@ -141,8 +167,10 @@ class PlanMismatchError(LoaderdError):
 
 
 class StreamMismatchError(LoaderdError):
-    """The document stream is not the one that the plan was created from: it was deleted, created again, or has
-    another name."""
+    """The document stream is not the one that the plan was created from.
+
+    It was deleted, created again, or has another name.
+    """
 
     reason = "STREAM_MISMATCH"
 
@@ -154,8 +182,10 @@ class PlanTruncatedError(LoaderdError):
 
 
 class PlanForeignError(LoaderdError):
-    """The plan has a record that was not written by any of the run's daemons: daemons do not follow it before
-    `loaderd run repair`."""
+    """The plan has a record that was not written by any of the run's daemons.
+
+    Daemons do not follow the plan before `loaderd repair`.
+    """
 
     reason = "PLAN_FOREIGN"
 
@@ -173,15 +203,20 @@ class RunReplacedError(LoaderdError):
 
 
 class ReplacedError(LoaderdError):
-    """Another stream reads as this rank of the job: one of the same identity, or one whose predecessor no longer
-    reported."""
+    """Another stream reads as this rank of the job.
+
+    It has the same identity, or the client of this stream no longer reported.
+    """
 
     reason = "REPLACED"
 
 
 class DuplicateRankError(LoaderdError):
-    """Another client reads as this rank of the job: give every process its own rank, another `job`, or another
-    `peer` where processes share a rank intentionally (`facts`: job, rank, world, address, since)."""
+    """Another client reads as this rank of the job.
+
+    Give every process its own rank, another `job`, or another `peer` where processes share a rank intentionally. `facts`
+    has job, rank, world, address and since.
+    """
 
     reason = "DUPLICATE_RANK"
 
@@ -217,15 +252,20 @@ class InvalidTicketError(LoaderdError):
 
 
 class InvalidTokenError(LoaderdError):
-    """The token is missing or wrong. The token of a daemon on this machine is in its data folder:
-    LOADERD_STREAM__DIR, or ./loaderd-data."""
+    """The token is missing or wrong.
+
+    The token of a daemon on this machine is in its data folder: LOADERD_STREAM__DIR, or ./loaderd-data.
+    """
 
     reason = "INVALID_TOKEN"
 
 
 class ForbiddenError(LoaderdError):
-    """The caller is authenticated but not authorized: another run, another identity's keeper, an action that
-    requires another role, or a commit of steps that were not sent to any of its jobs (`facts`: step, sent)."""
+    """The caller is authenticated but not authorized.
+
+    It requests another run, another identity's keeper, an action that requires another role, or a commit of steps that were
+    not sent to any of its jobs (`facts`: step, sent).
+    """
 
     reason = "FORBIDDEN"
 
@@ -255,21 +295,29 @@ class InternalError(LoaderdError):
 
 
 class UnreachableError(LoaderdError):
-    """No daemon answered for `connect_timeout` seconds: the address is wrong, the daemon is down, or TLS does not
-    match."""
+    """No daemon answered for `connect_timeout` seconds.
+
+    The address is wrong, the daemon is down, or TLS does not match.
+    """
 
     reason = "UNREACHABLE"
 
 
 class ProtocolError(LoaderdError):
-    """An answer violates the wire format (docs/wire.md), such as a step out of order. Never the trainer's fault."""
+    """An answer violates the wire format (docs/wire.md), such as a step out of order.
+
+    Never the trainer's fault.
+    """
 
     reason = "PROTOCOL"
 
 
 class ForkedClientError(LoaderdError):
-    """A client was used, or created, in a process that was forked after one had been created: the transport does not
-    work there. Fork before the first client is created, or start processes by spawn or forkserver."""
+    """A client was used, or created, in a process that was forked after one had been created.
+
+    The transport does not work there. Fork before the first client is created, or start processes by spawn or
+    forkserver.
+    """
 
     reason = "FORKED"
 
@@ -294,7 +342,12 @@ _UNAVAILABLE_CODE = 14
 
 
 def from_status(status: Status) -> LoaderdError:
-    """Returns the exception of a status that has a reason. An undefined reason is retryable if its code is
-    UNAVAILABLE."""
+    """Returns the exception of a status that has a reason.
+
+    An undefined reason is retryable if its code is UNAVAILABLE.
+
+    Args:
+        status: The status.
+    """
     cls = FROM_DAEMON.get(status.reason, UnavailableError if status.code == _UNAVAILABLE_CODE else LoaderdError)
     return cls(status.message or status.reason, reason=status.reason, facts=status.facts)

@@ -1,8 +1,8 @@
 """The fingerprint of a tokenizer: "sha256:" and the hash of everything that determines its ids.
 
-Tokenized documents carry it (the header Loaderd-Tokenizer), a run names it, and `loaderd tokenize --fingerprint`
-prints it. It does not depend on the layout of a file: the order of keys, white space, the spelling of merges,
-explicit defaults, and merges that can never apply. docs/tokenizers.md specifies it.
+Tokenized documents carry it (the header Loaderd-Tokenizer), a run names it, and `loaderd tokenize --fingerprint` prints
+it. It does not depend on the layout of a file: the order of keys, white space, the spelling of merges, explicit
+defaults, and merges that can never apply. docs/tokenizers.md specifies it.
 """
 
 from __future__ import annotations
@@ -56,15 +56,17 @@ def fingerprint(
 ) -> str:
     """Returns the fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
 
-    tokenizer is the path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
-    tokenizer of `transformers`, or a `tiktoken.Encoding`.
+    Args:
+        tokenizer: The path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast tokenizer
+            of `transformers`, or a `tiktoken.Encoding`. Truncation and padding that are set on a `tokenizers.Tokenizer`
+            count. Those of a fast tokenizer do not, because they are chosen per call: leave them off.
+        special_as_text: Whether special tokens written in a text are encoded as text. By default a `tokenizers.Tokenizer`
+            determines it (encode_special_tokens).
+        add_special_tokens: Whether ids include those that the post-processor adds (BOS, EOS).
 
-    special_as_text: whether special tokens written in a text are encoded as text. By default a
-    `tokenizers.Tokenizer` determines it (encode_special_tokens). add_special_tokens: whether ids include those that
-    the post-processor adds (BOS, EOS). Truncation and padding that are set on a `tokenizers.Tokenizer` count. Those
-    of a fast tokenizer do not, because they are chosen per call: leave them off.
-
-    Raises TypeError for other types, and ValueError for content that is not a tokenizer.
+    Raises:
+        TypeError: If the tokenizer has another type.
+        ValueError: If the content is not a tokenizer.
     """
     definition = _definition(tokenizer)
     if special_as_text is None:
@@ -119,8 +121,10 @@ def _parse(text: str) -> dict[str, Json]:
 
 
 def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str, Json]:
-    """Returns the definition of a tokenizer.json. With assigned, added tokens keep their ids; otherwise the ids in
-    the file are ignored."""
+    """Returns the definition of a tokenizer.json.
+
+    With assigned, added tokens keep their ids; otherwise the ids in the file are ignored.
+    """
     model = content.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), (Mapping, Sequence)):
         raise ValueError("tokenizer.json: want a model with a vocabulary")
@@ -137,8 +141,10 @@ def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str
 
 
 def _components(component: Json) -> list[Json]:
-    """Returns a normalizer or pre-tokenizer as a flat list without sequences. Each component has only its
-    non-default fields."""
+    """Returns a normalizer or pre-tokenizer as a flat list without sequences.
+
+    Each component has only its non-default fields.
+    """
     if component is None:
         return []
     kind = component["type"]
@@ -166,8 +172,8 @@ def _split_bytes(pattern: str) -> list[Json]:
 def _added(tokens: Iterable[Mapping[str, Json]], vocab: Json, assigned: bool) -> list[Json]:
     """Returns [id, content, flags...] ordered by id.
 
-    Ids in a file are ignored: a token has its id in the vocabulary. Other tokens are numbered in order, starting at
-    the size of the vocabulary.
+    Ids in a file are ignored: a token has its id in the vocabulary. Other tokens are numbered in order, starting at the
+    size of the vocabulary.
     """
     ids = vocab if isinstance(vocab, Mapping) else {piece: i for i, (piece, _) in enumerate(vocab)}
     following, seen, out = len(vocab), set(), []
@@ -214,8 +220,10 @@ def _pair(merge: Json) -> Pair:
 
 
 def _template(processor: Json) -> Json:
-    """Returns [[ids before], [ids after]] of a text. Returns None if both are empty, and the processor itself if a
-    template cannot express it."""
+    """Returns [[ids before], [ids after]] of a text.
+
+    Returns None if both are empty, and the processor itself if a template cannot express it.
+    """
     adding = []
     for part in _processors(processor):
         template = [[], []] if part["type"] == "ByteLevel" else _around(part)
@@ -328,8 +336,8 @@ def _by_id(vocab: Mapping[str, int]) -> list[Json]:
 def _done(merges: Sequence[Pair]) -> list[Pair]:
     """Returns the merges that can apply: each is the last merge when the characters of its result are merged.
 
-    Where a merge applies in a longer text, nothing has been joined across the borders of its result before. The
-    merges within are therefore the same.
+    Where a merge applies in a longer text, nothing has been joined across the borders of its result before. The merges
+    within are therefore the same.
     """
     rank = {pair: k for k, pair in enumerate(merges)}
     none = len(rank)
@@ -343,8 +351,8 @@ def _done(merges: Sequence[Pair]) -> list[Pair]:
 def _last(rank: Callable[[str, str], int], none: int, text: str) -> Pair | None:
     """Returns the merge that joins all characters of a text into one token, or None.
 
-    The merge of lowest rank is applied first, and the leftmost of equal ranks; none is the rank of a pair that is
-    not a merge.
+    The merge of lowest rank is applied first, and the leftmost of equal ranks; none is the rank of a pair that is not a
+    merge.
     """
     tokens = list(text)
     ranks = list(map(rank, tokens, tokens[1:]))

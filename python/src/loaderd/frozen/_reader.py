@@ -22,16 +22,21 @@ _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 
 
 class Frozen(Iterator[Step]):
-    """Iterates over the steps that `loaderd run export` has written into a folder. Every rank gets byte for byte what
-    `loaderd.Client` with the same arguments got.
+    """Iterates over the steps that `loaderd export` has written into a folder.
 
-    For any world size, rank r has rows [r*R/W, (r+1)*R/W) of the R rows of a step. `next_step` is the next step. A
-    reader with `step=next_step`, or `load_state_dict()` of a stored `state_dict()`, continues there, on any number
-    of ranks.
+    Every rank gets byte for byte what `loaderd.Client` with the same arguments got. For any world size W, rank r has rows
+    [r*R/W, (r+1)*R/W) of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a stored
+    `state_dict()`, continues there, on any number of ranks.
 
-    Iterating raises LoaderdError if the world size does not divide the rows of a step, or a file is damaged. So it does
-    if a step has tokens without a loss and the export has no column `loss_runs`. It raises ProtocolError if a token id
-    is outside the run's vocabulary."""
+    Attributes:
+        folder: The folder.
+        manifest: The content of its manifest.json.
+        run: The run's name.
+        fingerprint: The identity of the run's configuration and tokenizer.
+        first: The folder's first step.
+        end: The step after its last.
+        next_step: The step that `next()` returns.
+    """
 
     def __init__(
         self,
@@ -47,9 +52,24 @@ class Frozen(Iterator[Step]):
         columns: Sequence[str] = (),
         check: bool = False,
     ) -> None:
-        """Reads `steps` steps starting at `step`, by default all from the folder's first. `documents`, `sources`,
-        `weights` and `columns` are as in `loaderd.Client`; they raise ValueError if the folder was exported without
-        them. With `check` every file is first compared with its SHA-256."""
+        """Opens a folder.
+
+        Args:
+            folder: The folder that `loaderd export` has written.
+            rank: The data-parallel rank whose rows are read, 0 to `world_size` - 1.
+            world_size: The number of ranks.
+            step: The index of the first step; None means the folder's first.
+            steps: How many steps are read; None reads all.
+            documents: As in `loaderd.Client`.
+            sources: As in `loaderd.Client`; None requests them if the folder has them.
+            weights: As in `loaderd.Client`.
+            columns: As in `loaderd.Client`.
+            check: Whether to compare every file with its SHA-256 first.
+
+        Raises:
+            ValueError: If the folder was exported without a requested column, or has no such step.
+            LoaderdError: If the export is incomplete, has another version, or a checked file has changed.
+        """
         if not 0 <= rank < world_size:
             raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
         self.folder, self.rank, self.world_size = Path(folder), rank, world_size
@@ -77,7 +97,11 @@ class Frozen(Iterator[Step]):
             self.check()
 
     def check(self) -> None:
-        """Compares every file with the manifest; raises LoaderdError at the first that differs."""
+        """Compares every file with the manifest.
+
+        Raises:
+            LoaderdError: At the first file that differs.
+        """
         for part in self.manifest["parts"]:
             for file in part["files"]:
                 with (self.folder / file["name"]).open("rb") as data:
@@ -86,18 +110,31 @@ class Frozen(Iterator[Step]):
                     raise LoaderdError(f"{self.folder / file['name']} has changed since it was exported")
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position of the next step."""
+        """Returns the position of the next step, for a checkpoint."""
         return {"run": self.run, "fingerprint": self.fingerprint, "step": self.next_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continues at the position of another reader of the same run. Raises ValueError for another plan's state."""
+        """Continues at the position of another reader of the same run.
+
+        Args:
+            state: What `state_dict()` of that reader returned.
+
+        Raises:
+            ValueError: If the state belongs to another plan, or to a step that the folder does not have.
+        """
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(f"the state belongs to the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}")
         self._seek(int(state["step"]))
 
     def __next__(self) -> Step:
-        """Returns the next step. Raises LoaderdError if the export cannot provide this rank's rows, and
-        StopIteration after the last step."""
+        """Returns the next step.
+
+        Raises:
+            LoaderdError: If the world size does not divide the rows of the step, a file is damaged, or the step has tokens
+                without a loss and the export has no column `loss_runs`.
+            ProtocolError: If a token id is outside the run's vocabulary.
+            StopIteration: After the last step.
+        """
         if self._open is None:
             self._open = self._steps(self.next_step)
         step = next(self._open)
@@ -122,7 +159,11 @@ class Frozen(Iterator[Step]):
                     yield self._step(of, batch)
 
     def _step(self, of: dict[str, Any], batch: pa.RecordBatch) -> Step:
-        """Returns this rank's rows. Raises LoaderdError if the folder does not record which tokens have no loss."""
+        """Returns this rank's rows.
+
+        Raises:
+            LoaderdError: If the folder does not record which tokens have no loss.
+        """
         total = batch.num_rows
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
             raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")

@@ -1,5 +1,7 @@
-"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer, in parts with and without
-a loss."""
+"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer.
+
+A document has parts with and without a loss.
+"""
 
 from __future__ import annotations
 
@@ -27,42 +29,37 @@ _OWN = frozenset(("documents", "kwargs"))
 class Chat:
     """Builds documents from chats, by the chat template of a fast tokenizer of transformers.
 
-        loaderd.publish([{"messages": chat, "id": "chat-1"} for chat in chats], url, source="chats", chat=loaderd.Chat(tokenizer))
-
-    A run with this tokenizer encodes a document as `tokenizer.apply_chat_template(messages, tokenize=True)` does,
-    followed by the run's end-of-document token.
+    A run with this tokenizer encodes a document as `tokenizer.apply_chat_template(messages, tokenize=True)` does, followed by
+    the run's end-of-document token.
 
     Which tokens have a loss:
 
-    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of
-      `return_assistant_tokens_mask=True`, which are the tokens with at least one character between the marks. This
-      holds also where a tokenizer's offsets exclude white space; there transformers loses the mask. `roles` is
-      ignored.
-    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is the part of the rendered
-      chat between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]`
-      rendered without: the content, tool calls and the end-of-turn token. The header with the role's name has no
-      loss. White space after an end-of-turn token that is one of the tokenizer's added tokens has none either,
-      because no model generates it. Tokens with at least one character of a turn have a loss. A template that
-      renders a turn differently once later messages follow (by removal of the thinking of earlier turns) is a
-      InvalidDocumentError, unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
+    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of `return_assistant_tokens_mask=True`,
+      which are the tokens with at least one character between the marks. This holds also where a tokenizer's offsets
+      exclude white space; there transformers loses the mask. `roles` is ignored.
+    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is the part of the rendered chat
+      between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]` rendered
+      without: the content, tool calls and the end-of-turn token. The header with the role's name has no loss. White space
+      after an end-of-turn token that is one of the tokenizer's added tokens has none either, because no model generates
+      it. Tokens with at least one character of a turn have a loss. A template that renders a turn differently once later
+      messages follow (by removal of the thinking of earlier turns) is an InvalidDocumentError, unless `turns="last"`. So is
+      a template whose generation prompt is not the beginning of an answer.
     - With `turns="last"` only the last of these turns.
     - The end-of-document token has the loss of the last token, or `end_loss`.
 
-    `template` is a chat template (Jinja) instead of the tokenizer's own. Other named arguments are passed to the
-    template: `enable_thinking=False`, `date_string="26 Jul 2024"`. A template that writes today's date renders
-    another document of the same chat tomorrow: pass it the date.
+    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens` encodes
+    differently. If no split of the text gives the tokens of the chat, it is an InvalidDocumentError.
 
-    Special tokens that are spelled out in a message become special tokens, as with transformers. With
-    `refuse_special` they are a InvalidDocumentError. So are other added tokens that the template names, in messages of roles
-    outside `roles`: an assistant may write <think>, a user may not.
+    Example:
+        ```python
+        documents = [{"messages": chat, "id": f"chat-{n}"} for n, chat in enumerate(chats)]
+        loaderd.publish(documents, url, source="chats", chat=loaderd.Chat(tokenizer))
+        ```
 
-    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens`
-    encodes differently. If no split of the text gives the tokens of the chat, it is a InvalidDocumentError. With `as_tokens`
-    a document is the tokens. These are always correct, and only runs of this tokenizer, by its fingerprint, accept
-    them. `end_loss` is then a ValueError.
-
-    Raises TypeError for a tokenizer that is not a fast one of transformers, and ValueError for one without a
-    template.
+    Attributes:
+        tokenizer: The tokenizer.
+        template: The chat template, if it is not the tokenizer's own.
+        as_tokens: Whether documents are token ids.
     """
 
     def __init__(
@@ -77,6 +74,27 @@ class Chat:
         as_tokens: bool = False,
         **arguments: Any,
     ) -> None:
+        """Creates a builder of documents.
+
+        Args:
+            tokenizer: A fast tokenizer of transformers.
+            template: A chat template (Jinja) instead of the tokenizer's own.
+            turns: "all" for a loss on all turns of `roles`, "last" for a loss on the last one only.
+            roles: The roles whose turns have a loss. Templates with marks ignore them.
+            end_loss: Whether the end-of-document token has a loss; None gives it that of the last token.
+            refuse_special: Whether special tokens that are spelled out in a message are an InvalidDocumentError; otherwise
+                they become special tokens, as with transformers. So are other added tokens that the template names, in
+                messages of roles outside `roles`: an assistant may write <think>, a user may not.
+            as_tokens: Whether a document is the tokens. These are always correct, and only runs of this tokenizer, by its
+                fingerprint, accept them.
+            **arguments: Arguments of the template, such as `enable_thinking=False`. A template that writes today's date
+                renders another document of the same chat tomorrow: pass it the date (`date_string="26 Jul 2024"`).
+
+        Raises:
+            TypeError: If the tokenizer is not a fast one of transformers.
+            ValueError: If the tokenizer has no template and none is given, an argument has another value, or `end_loss` is
+                given with `as_tokens`.
+        """
         if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
             kind = type(tokenizer)
             raise TypeError(f"chats require a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
@@ -111,7 +129,11 @@ class Chat:
 
     @staticmethod
     def of(value: object) -> Chat:
-        """Returns a Chat unchanged, and the Chat of a tokenizer."""
+        """Returns a Chat unchanged, and the Chat of a tokenizer.
+
+        Args:
+            value: A Chat, or a fast tokenizer of transformers.
+        """
         return value if isinstance(value, Chat) else Chat(value)
 
     @cached_property
@@ -120,12 +142,18 @@ class Chat:
         return str(fingerprint_of(self.tokenizer))
 
     def __call__(self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """Returns the document of a chat: {"parts"}, or with `as_tokens` {"ids", "loss"}.
+        """Returns the document of a chat.
 
-        messages: dicts with `role` and usually `content`. tools: the tools that the template offers, as objects or
-        as one JSON text, the form in which datasets store them. arguments: additional arguments of the template.
-        Raises InvalidDocumentError for input that is not a chat, for a failure of the template, and if no split of the text
-        is correct.
+        Args:
+            messages: Dicts with `role` and usually `content`.
+            tools: The tools that the template offers, as objects or as one JSON text, the form in which datasets store them.
+            arguments: Additional arguments of the template.
+
+        Returns:
+            {"parts"}, or with `as_tokens` {"ids", "loss"}.
+
+        Raises:
+            InvalidDocumentError: If the input is not a chat, the template fails, or no split of the text is correct.
         """
         chat = self._checked(messages, arguments)
         try:
@@ -187,8 +215,9 @@ class Chat:
         return Tokenized(text, out["input_ids"], offsets, mask)
 
     def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
-        """Returns the characters between the marks of the template. The mask of transformers is wrong where the
-        first answer is empty, or ends with the chat's first token.
+        """Returns the characters between the marks of the template.
+
+        The mask of transformers is wrong where the first answer is empty, or ends with the chat's first token.
         """
         from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -210,9 +239,10 @@ class Chat:
 
 
 def _with_exact_offsets(tokenizer: Any) -> Any:
-    """Returns the tokenizer, or a copy whose offsets have all characters of a token. With offsets that exclude white
-    space at the ends of tokens, transformers finds no token where a mark begins or ends with white space. It then
-    gives the rest of the chat no loss, or all of it.
+    """Returns the tokenizer, or a copy whose offsets have all characters of a token.
+
+    With offsets that exclude white space at the ends of tokens, transformers finds no token where a mark begins or ends
+    with white space. It then gives the rest of the chat no loss, or all of it.
     """
     processor = tokenizer.backend_tokenizer.post_processor
     if processor is None or b'"trim_offsets":true' not in bytes(processor.__getstate__()):

@@ -1,5 +1,7 @@
-"""Finds the characters of a rendered chat that the model generates, if its template does not mark them, by rendering
-the chat turn by turn."""
+"""Finds the characters of a rendered chat that the model generates, for templates without marks.
+
+The chat is rendered turn by turn.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,22 @@ Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
 def written(
     render: Render, messages: Sequence[Mapping[str, Any]], roles: Collection[str], ending: Collection[str], last: bool
 ) -> list[tuple[int, int]]:
-    """Returns the characters [begin, end) of the rendered chat that belong to messages of these roles, in order;
-    `last`: only of the last such message.
+    """Returns the characters [begin, end) of the rendered chat that belong to messages of these roles, in order.
 
-    A turn begins where the messages before it end when they are rendered with the generation prompt: the role's
-    header before an answer belongs to the prompt. It ends where the messages up to it end when they are rendered
-    alone. Its end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no
-    model generates it.
+    A turn begins where the messages before it end when they are rendered with the generation prompt: the role's header
+    before an answer belongs to the prompt. It ends where the messages up to it end when they are rendered alone. Its
+    end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no model generates it.
 
-    Raises InvalidDocumentError if a turn does not begin with the generation prompt, or is rendered differently once later
-    messages follow.
+    Args:
+        render: Renders messages.
+        messages: The chat.
+        roles: The roles whose turns are returned.
+        ending: End-of-turn tokens.
+        last: Whether to return only the last such turn.
+
+    Raises:
+        InvalidDocumentError: If a turn does not begin with the generation prompt, or is rendered differently once later
+            messages follow.
     """
     whole = render(messages, False)
     turns = [k for k, message in enumerate(messages) if message["role"] in roles]

@@ -55,11 +55,11 @@ class Committer:
     """Stores messages of one subject, a batch at a time.
 
     A batch is one atomic batch of the server if the stream permits them: one write to its disk, all or nothing. The
-    outcome of a batch can be uncertain: after a missing answer, a lost connection, or at the start, where a
-    predecessor may have crashed in the middle. Then the committer reads back which ids the stream has. It sends the
-    rest with the last sequence that it saw on the subject as the expected one. If a delayed batch arrives in
-    between, the server rejects the new one, and the committer reads back again. So no document is stored twice,
-    regardless of the delay and of the server's deduplication window.
+    outcome of a batch can be uncertain: after a missing answer, a lost connection, or at the start, where a predecessor
+    may have crashed in the middle. Then the committer reads back which ids the stream has. It sends the rest with the
+    last sequence that it saw on the subject as the expected one. If a delayed batch arrives in between, the server
+    rejects the new one, and the committer reads back again. So no document is stored twice, regardless of the delay and
+    of the server's deduplication window.
     """
 
     def __init__(self, session: Session, subject: str, timeout: float | None, on_wait: Callable[[str], None], on_commit: Callable[[], None]) -> None:
@@ -84,13 +84,25 @@ class Committer:
         self._pause = FIRST_PAUSE
 
     def begin(self, stream: str, atomic: bool, last: int, read: int) -> None:
-        """Sets the stream, whether it permits atomic batches (`atomic`), and its last sequence before the first send
-        (`last`). The subject was searched for documents of this input up to the sequence `read`. Later messages are
-        read back before the first batch."""
+        """Sets what the committer needs to know of the stream before the first batch.
+
+        Later messages than `read` are read back before the first batch.
+
+        Args:
+            stream: The name of the stream.
+            atomic: Whether the stream permits atomic batches.
+            last: The stream's last sequence.
+            read: The sequence up to which the subject was searched for documents of this input.
+        """
         self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
     async def commit(self, batch: Sequence[Message]) -> None:
-        """Returns when every message is stored, or already in the stream. Raises PublishError or UnreachableError."""
+        """Returns when every message is stored, or already in the stream.
+
+        Raises:
+            PublishError: If the server returns a permanent error, or a wait exceeds the timeout.
+            UnreachableError: If a wait for a connection exceeds the timeout.
+        """
         pending: list[Message] = []
         ids: set[str] = set()
         for message in batch:  # the server would reject a whole batch with a repeated id
@@ -116,8 +128,10 @@ class Committer:
         self._on_commit()
 
     async def _attempt(self, pending: list[Message]) -> None:
-        """Makes one request to the server. Messages that are accounted for are removed from pending, also when this
-        raises."""
+        """Makes one request to the server.
+
+        Messages that are accounted for are removed from pending, also when this raises.
+        """
         if not self._session.connected:
             self._unsure = True
             await self._session.reconnect()
@@ -145,8 +159,11 @@ class Committer:
             self.tally.repeat = await self._repeat(sent[0], int(answer["seq"]))
 
     async def _read_back(self) -> int:
-        """Reads the ids of the subject's messages after the last one accounted for; returns the sequence of the
-        subject's last message."""
+        """Reads the ids of the subject's messages after the last one accounted for.
+
+        Returns:
+            The sequence of the subject's last message.
+        """
         newest, _ = await self._session.last(self._stream, self._subject)
         if newest > self._last:
             await self._session.headers(self._stream, self._subject, self._last + 1, newest, self._found)
@@ -201,12 +218,17 @@ class Committer:
         return repeated
 
     def _earlier(self, message: Message) -> bool:
-        """Reports whether a repeated message is before the first one recorded. Repeats within a batch are found
-        before those in the stream."""
+        """Reports whether a repeated message is before the first one recorded.
+
+        Repeats within a batch are found before those in the stream.
+        """
         return self.tally.repeat is None or message.position < self.tally.repeat.message.position
 
     async def _repeat(self, message: Message, sequence: int) -> Duplicate:
-        """Returns what the stream has in place of a message. The producer may lack the permission to request it."""
+        """Returns what the stream has in place of a message.
+
+        The producer may lack the permission to request it.
+        """
         headers = None
         with contextlib.suppress(asyncio.TimeoutError, NatsConnectionError, NatsRequestError):
             headers = await asyncio.wait_for(self._session.origin(self._stream, sequence), ORIGIN_SECONDS)
@@ -264,7 +286,10 @@ class Committer:
         )
 
     async def wait(self, reason: str) -> None:
-        """Waits for the next attempt. An empty reason is not reported. Raises when the timeout expires."""
+        """Waits for the next attempt.
+
+        An empty reason is not reported. Raises when the timeout expires.
+        """
         now = time.monotonic()
         if reason and not self._waiting:
             self._since = now

@@ -16,7 +16,20 @@ Encode = Callable[[list[str]], Iterable[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Documents:
-    """What `documents` returns: an iterable of documents, which can begin at any position."""
+    """The documents of a dataset's rows: an iterable that can begin at any position.
+
+    `documents` returns it.
+
+    Attributes:
+        rows: The dataset.
+        columns: The column, or function of a row, of every key of a document.
+        meta: The columns of the document's meta, or a function of a row.
+        tokenizer: The tokenizer of the tokens, or its fingerprint; None for text.
+        encode: The function from texts to token ids; None for text.
+        batch_size: How many documents are tokenized at a time.
+        chat: What renders chats: a Chat or a tokenizer.
+        first: The position of the first row in its input.
+    """
 
     rows: Iterable[Any]
     columns: Mapping[str, Column]
@@ -30,8 +43,13 @@ class Documents:
     first: int = 0
 
     def skip(self, count: int) -> Documents:
-        """Returns the documents from a position on. It is cheap if the dataset has a method `skip`; otherwise the
-        rows are read and discarded."""
+        """Returns the documents from a position on.
+
+        It is cheap if the dataset has a method `skip`; otherwise the rows are read and discarded.
+
+        Args:
+            count: How many documents to skip.
+        """
         rest = behind(self.rows, count)
         return replace(self, rows=_Skipped(self.rows, count) if rest is None else rest, first=self.first + count)
 
@@ -42,7 +60,11 @@ class Documents:
             yield document
 
     def each(self) -> Iterator[dict[str, Any] | InvalidDocumentError]:
-        """Yields the documents in order, and a InvalidDocumentError in the place of an invalid row."""
+        """Yields the documents in order, and an InvalidDocumentError in the place of an invalid row.
+
+        Yields:
+            A document as `publish` accepts it, or the error of a row.
+        """
         made = (self._made(row, place) for place, row in enumerate(self.rows, self.first))
         if self.encode is None:
             yield from made
@@ -84,7 +106,11 @@ class _Skipped:
 
 
 def behind(rows: object, count: int) -> Iterable[Any] | None:
-    """Returns the entries of an input after the first `count`, by its own `skip`; None if it has none."""
+    """Returns the entries of an input after the first `count`, by its own `skip`; None if it has none.
+
+    Raises:
+        TypeError: If `skip` does not return an iterable.
+    """
     skip = getattr(rows, "skip", None)
     if skip is None:
         return None
@@ -115,19 +141,42 @@ def documents(
     encode: Encode | None = None,
     batch_size: int = 256,
 ) -> Documents:
-    """Returns the documents of a dataset's rows: of a Hugging Face Dataset or IterableDataset, or any iterable of
-    mappings.
+    """Returns the documents of a dataset's rows.
 
+    A column argument is a column's name or a function of a row. Its values are those that `publish` accepts under the
+    argument's name.
+
+    Example:
+        ```python
         loaderd.publish(loaderd.documents(dataset, text="content", id="url"), source="web", name="crawl-7")
+        ```
 
-    A column argument is a column's name or a function of a row. Its values are those that publish accepts under the
-    argument's name; `text` is "text" unless `ids`, `parts` or `messages` is given. `messages` need `chat`, here or
-    where they are published: a Chat or a tokenizer of transformers. `meta` names one column or several, or is a
-    function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is
-    tokenized here, `batch_size` documents at a time, without special tokens and without a limit: the daemon appends the
-    end-of-document token. A special token that is spelled out in the text becomes that token; with tiktoken it
-    becomes plain text. `encode` is any other function, from texts to ids; `tokenizer` is then its fingerprint. With
-    `ids`, `tokenizer` identifies their tokenizer.
+    Args:
+        dataset: A Hugging Face Dataset or IterableDataset, or any iterable of mappings.
+        text: The text. It is "text" unless `ids`, `parts` or `messages` is given.
+        ids: Token ids, whose tokenizer is `tokenizer`.
+        parts: A text in parts.
+        messages: A chat, which needs `chat`, here or where it is published.
+        tools: The tools of a chat.
+        chat_template_kwargs: Arguments of a chat's template.
+        loss: Which token ids have a loss.
+        loss_runs: Lengths of runs of token ids with and without a loss.
+        weight: The factor of the document's loss.
+        id: The document's id.
+        path: The document's path.
+        domain: The document's domain.
+        meta: One column, several columns, or a function that returns the dict.
+        tokenizer: An object of transformers, tokenizers or tiktoken, by which the text is tokenized here, without special
+            tokens and without a limit: the daemon appends the end-of-document token. A special token that is spelled out
+            in the text becomes that token; with tiktoken it becomes plain text. With `encode` or `ids`, the tokenizer or
+            its fingerprint identifies their tokens.
+        chat: A Chat or a tokenizer of transformers, which renders `messages`.
+        encode: Any other function from texts to token ids.
+        batch_size: How many documents are tokenized at a time, 1 or more.
+
+    Raises:
+        ValueError: If the arguments contradict each other.
+        TypeError: If the tokenizer is not supported.
     """
     contents = {k: v for k, v in (("text", text), ("ids", ids), ("parts", parts), ("messages", messages)) if v is not None}
     if len(contents) > 1:
@@ -154,7 +203,12 @@ def documents(
 
 
 def encoder_of(tokenizer: Any) -> Encode:
-    """Returns the batch encoder of a tokenizer object. Raises TypeError for an unsupported one."""
+    """Returns the batch encoder of a tokenizer object.
+
+    Raises:
+        TypeError: If the tokenizer is not supported.
+        ValueError: If the tokenizer truncates or pads.
+    """
     kind = type(tokenizer)
     if hasattr(tokenizer, "encode_ordinary_batch"):  # tiktoken
         return lambda texts: tokenizer.encode_ordinary_batch(texts)

@@ -1,4 +1,7 @@
-"""The log message on documents that are not stored because the stream has documents with their ids. Pure."""
+"""The log message on documents that are not stored because the stream has documents with their ids.
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -23,8 +26,10 @@ class Duplicate:
 
     @property
     def own(self) -> bool:
-        """Whether the stream has the same document, at the same position of its input: publishing continues where it
-        stopped."""
+        """Whether the stream has the same document, at the same position of its input.
+
+        Then publishing continues where it stopped.
+        """
         if self.sequence == 0 or self.headers is None:
             return False
         place = self.message.headers.get(INPUT)
@@ -32,8 +37,10 @@ class Duplicate:
 
     @property
     def within(self) -> bool:
-        """Whether that document is of the same input, as far as is known. For an input without a name only the time
-        decides."""
+        """Whether that document is of the same input, as far as is known.
+
+        For an input without a name only the time decides.
+        """
         if self.sequence == 0 or self.headers is None:
             return self.sequence == 0 or self.meanwhile
         name = _input(self.message.headers)

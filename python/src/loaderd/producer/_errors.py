@@ -1,4 +1,7 @@
-"""Errors of publishing. A server that cannot be reached is `loaderd.errors.UnreachableError`."""
+"""Errors of publishing.
+
+A server that cannot be reached is `loaderd.errors.UnreachableError`.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +9,10 @@ from loaderd.errors import LoaderdError
 
 
 class PublishError(LoaderdError):
-    """Publishing ended: the server returned a permanent error, or a wait exceeded `timeout`. Confirmed documents
-    stay stored."""
+    """Publishing ended: the server returned a permanent error, or a wait exceeded `timeout`.
+
+    Confirmed documents stay stored.
+    """
 
     reason = "PUBLISH"
 
@@ -28,28 +33,33 @@ class NotPermittedError(PublishError):
 
 
 class NotAcceptedError(PublishError):
-    """Every run over the stream would reject the documents: token ids of another tokenizer, or texts for a run that
-    accepts only ids. None is published."""
+    """Every run over the stream would reject the documents; none is published.
+
+    They are token ids of another tokenizer, or texts for a run that accepts only ids.
+    """
 
     reason = "NOT_ACCEPTED"
 
 
 class InputChangedError(PublishError):
-    """The stream already has an input of this name, and its last document there differs from the one now at that
-    position."""
+    """The stream already has an input of this name, with another document at the last position that it has."""
 
     reason = "INPUT_CHANGED"
 
 
 class InvalidDocumentError(PublishError, ValueError):
-    """An invalid document: of another type, with unknown keys, or with tokens that are not int32 ids. Nothing of it
-    was sent."""
+    """An invalid document: of another type, with unknown keys, or with tokens that are not int32 ids.
+
+    Nothing of it was sent.
+    """
 
     reason = "BAD_DOCUMENT"
 
 
 class DocumentTooLargeError(InvalidDocumentError):
     """A document that exceeds the maximum message size of the stream; `facts` has `document`, `bytes` and `limit`.
-    Split it."""
+
+    Split it.
+    """
 
     reason = "DOCUMENT_TOO_LARGE"

@@ -1,5 +1,7 @@
-"""Additional values of a document in a message with several: values per token, and values of the document
-(docs/documents.md). Pure."""
+"""Additional values of documents that share a message (docs/documents.md). Pure.
+
+They are values per token, and values of the document.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,16 @@ _OWN = frozenset(("ids", "id", "loss", "weight"))
 
 
 def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, str]:
-    """Returns types of columns by name. Raises ValueError."""
+    """Returns types of columns by name.
+
+    Args:
+        what: The name of the option in errors.
+        types: The option's value.
+        known: The types that it may have.
+
+    Raises:
+        ValueError: If `types` is not a dict of these types, or has a reserved name.
+    """
     if not isinstance(types, Mapping):
         raise ValueError(f"{what}={types!r}: want a dict of types by name, as in the run's documents.{what}")
     for name, kind in types.items():
@@ -33,7 +44,11 @@ def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, s
 
 
 def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """Returns a document's values per token, by column: [tokens] each. Raises InvalidDocumentError."""
+    """Returns a document's values per token, by column: [tokens] each.
+
+    Raises:
+        InvalidDocumentError: If a column is not declared, or its values have another shape or type.
+    """
     if not isinstance(given, Mapping):
         raise InvalidDocumentError(f"columns is a {type(given).__name__}, want a dict of values by name")
     if unknown := given.keys() - types.keys():
@@ -59,7 +74,11 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
 
 
 def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a document's meta from its JSON: only keys that have a type. Raises InvalidDocumentError."""
+    """Returns a document's meta from its JSON.
+
+    Raises:
+        InvalidDocumentError: If a key has no type, or its value another type.
+    """
     values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
     for name, value in values.items():
         if name not in types:

@@ -1,8 +1,10 @@
-"""Documents of token ids that share a message: record batches whose rows are documents (docs/documents.md). Pure.
+"""Documents of token ids that share a message: record batches whose rows are documents (docs/documents.md).
 
-The grouping follows from the input alone: a message ends when it has the maximum number of documents, or when the
-next one would make it too large. So an input that is published again, or continued after a stored message, is
-grouped as before.
+Pure.
+
+The grouping follows from the input alone: a message ends when it has the maximum number of documents, or when the next
+one would make it too large. So an input that is published again, or continued after a stored message, is grouped as
+before.
 """
 
 from __future__ import annotations
@@ -43,8 +45,11 @@ class MessageBuffer:
     _bytes: int = _FRAME
 
     def add(self, document: Message) -> Message | None:
-        """Adds a checked document, encoded as a separate message, and returns the message that ends with it or
-        before it, if any."""
+        """Adds a checked document, encoded as a separate message.
+
+        Returns:
+            The message that ends with it or before it, if any.
+        """
         before = None
         if self._rows and self._bytes + cost(document) > min(MOST_BYTES, self.limit):
             before = self.rest()
@@ -59,7 +64,11 @@ class MessageBuffer:
 
 
 def check(encoder: Encoder, document: Message) -> None:
-    """Raises InvalidDocumentError for a document that cannot share a message."""
+    """Checks that a document can share a message.
+
+    Raises:
+        InvalidDocumentError: If it cannot.
+    """
     if document.headers.get("Content-Type") != TOKENS:
         raise InvalidDocumentError(
             f"document {document.position:,}: gather combines token ids, but the document is text: tokenize it"
@@ -76,8 +85,10 @@ def check(encoder: Encoder, document: Message) -> None:
 
 
 def cost(document: Message) -> int:
-    """Returns an upper bound of a document's bytes, and no less than as a separate message: extra bits per token,
-    and its entries in the columns."""
+    """Returns an upper bound of a document's bytes, and no less than as a separate message.
+
+    It includes extra bits per token, and the document's entries in the columns.
+    """
     more = sum(values.nbytes + 16 for values in (document.columns or {}).values())
     return document.size + len(document.payload) // 32 + 64 + more
 
@@ -95,7 +106,10 @@ def gathered(encoder: Encoder, rows: Sequence[Message]) -> Message:
 
 
 def record_batch(rows: Sequence[Message], types: Encoder) -> bytes:
-    """Returns an Arrow IPC stream of one batch. Columns that no document needs are omitted."""
+    """Returns an Arrow IPC stream of one batch.
+
+    Columns that no document needs are omitted.
+    """
     lengths = [len(m.payload) // 4 for m in rows]
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
     ids = np.frombuffer(b"".join(m.payload for m in rows), "<i4")

@@ -1,7 +1,7 @@
 """Finds the position of an input: which of its documents the stream has.
 
-The messages of a named input contain their position and are stored in order, so that no other record could differ
-from the stream.
+The messages of a named input contain their position and are stored in order, so that no other record could differ from
+the stream.
 """
 
 from __future__ import annotations
@@ -27,9 +27,21 @@ class InputPosition:
 
 
 async def find_input_position(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[InputPosition, int]:
-    """Returns the position of an input, as the subject's messages up to the returned sequence give it; a server of a
-    cluster may not have all messages yet. It takes one request when the input is the last one that was published to
-    its subject. Otherwise it reads the headers of the subject from sequence `first`, the oldest of the stream."""
+    """Returns the position of an input in its subject, and the sequence up to which the subject was read.
+
+    A server of a cluster may not have later messages yet. It takes one request when the input is the last one that was
+    published to its subject. Otherwise it reads the headers of the subject.
+
+    Args:
+        session: The connection.
+        stream: The stream of the subject.
+        subject: The subject.
+        name: The name of the input.
+        first: The oldest sequence of the stream.
+
+    Raises:
+        PublishError: If the stream has none of the input's documents, but may have released them.
+    """
     newest, headers = await session.last(stream, subject)
     place = _input_position(headers, name)
     if place is None and newest:

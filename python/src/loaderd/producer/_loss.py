@@ -1,4 +1,7 @@
-"""Validates a document's loss: parts of a text, tokens that have a loss, and weights (docs/producers.md). Pure."""
+"""Validates a document's loss: parts of a text, tokens that have a loss, and weights (docs/producers.md).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,11 @@ class Part(TypedDict):
 
 
 def parts_of(value: object) -> list[Part]:
-    """Returns parts: each {"text", "loss"}, where loss defaults to true, or (text, loss). Raises InvalidDocumentError, which
-    names the invalid part."""
+    """Returns parts: each {"text", "loss"}, where loss defaults to true, or (text, loss).
+
+    Raises:
+        InvalidDocumentError: If a part is invalid; the error names it.
+    """
     if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(value, Iterable):
         raise InvalidDocumentError(f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)")
     return [_part(part, place) for place, part in enumerate(value)]
@@ -50,8 +56,15 @@ def _part(part: object, place: int) -> Part:
 
 
 def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Returns which of a document's tokens have a loss: bool [tokens]. Accepts bools, and the integers 0 and 1 of
-    other libraries' masks."""
+    """Returns which of a document's tokens have a loss: bool [tokens].
+
+    Args:
+        value: Bools, or the integers 0 and 1 of other libraries' masks.
+        tokens: The number of the document's tokens.
+
+    Raises:
+        InvalidDocumentError: If it has other values, or another length.
+    """
     mask = _flat("loss", value, "a bool for each token")
     if mask.size == 0:
         mask = mask.astype(bool)
@@ -65,8 +78,11 @@ def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def runs_of(value: object, tokens: int) -> list[int]:
-    """Returns lengths of the alternating runs of tokens with and without a loss, starting with a loss. They add up
-    to the document's tokens."""
+    """Returns lengths of the alternating runs of tokens with and without a loss, starting with a loss.
+
+    Raises:
+        InvalidDocumentError: If they do not add up to the document's tokens.
+    """
     runs = _flat("loss_runs", value, "lengths of runs")
     if runs.size and runs.dtype.kind not in "iu":
         raise InvalidDocumentError(f"loss_runs are {runs.dtype}, want integers, the lengths of runs in tokens")
@@ -103,8 +119,11 @@ def loss_header(runs: Sequence[int]) -> str | None:
 
 
 def weight_header(value: object) -> str | None:
-    """Returns the header Loaderd-Weight; None for a weight of 1, as without the header. Raises InvalidDocumentError for a
-    negative or infinite weight, or NaN."""
+    """Returns the header Loaderd-Weight; None for a weight of 1, as without the header.
+
+    Raises:
+        InvalidDocumentError: If the weight is negative, infinite or NaN.
+    """
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InvalidDocumentError(f"weight is a {type(value).__name__}, want a number")
     try:

@@ -1,4 +1,7 @@
-"""Encodes a producer's document as a message of the wire format (docs/producers.md). Pure."""
+"""Encodes a producer's document as a message of the wire format (docs/producers.md).
+
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -78,6 +81,7 @@ class Message:
 
     @property
     def id(self) -> str:
+        """The id of the message."""
         return self.headers[MESSAGE_ID]
 
     @property
@@ -93,8 +97,8 @@ class Message:
 class Encoder:
     """Encodes messages of one source.
 
-    A document without an id gets one that depends on source, input, position and content. The same document at the
-    same position therefore has the same id whenever it is sent.
+    A document without an id gets one that depends on source, input, position and content. The same document at the same
+    position therefore has the same id whenever it is sent.
     """
 
     source: str
@@ -117,8 +121,16 @@ class Encoder:
         object.__setattr__(self, "_seed", hashlib.sha256(f"{self.source}\0{self.input}\0".encode()))
 
     def encode(self, document: Document, position: int, trace: str | None = None) -> Message:
-        """Returns the message of a document, which may be part of a trace. Raises InvalidDocumentError, which names the
-        position."""
+        """Returns the message of a document.
+
+        Args:
+            document: The document.
+            position: Its position in the input.
+            trace: The trace that it is part of.
+
+        Raises:
+            InvalidDocumentError: If the document is invalid; the error names the position.
+        """
         try:
             payload, headers = self._content(document)
             columns = self._columns(document, len(payload) // 4)
@@ -265,14 +277,21 @@ def _json(body: dict[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
 
 
 def meta_header(meta: object) -> str:
-    """Returns meta as a header in ASCII. Raises InvalidDocumentError for a value that is not a dict, or not JSON."""
+    """Returns meta as a header in ASCII.
+
+    Raises:
+        InvalidDocumentError: If meta is not a dict, or not JSON.
+    """
     if not isinstance(meta, Mapping):
         raise InvalidDocumentError(f"meta is a {type(meta).__name__}, want a dict")
     return _dumped(meta, ascii_only=True)
 
 
 def _dumped(body: object, *, ascii_only: bool) -> str:
-    """Returns JSON on one line. Texts of a body are always JSON, so a failure is due to its meta."""
+    """Returns JSON on one line.
+
+    Texts of a body are always JSON, so a failure is due to its meta.
+    """
     try:
         return json.dumps(body, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -280,8 +299,11 @@ def _dumped(body: object, *, ascii_only: bool) -> str:
 
 
 def token_ids(document: Any) -> NDArray[np.int32]:
-    """Returns token ids as little-endian int32 [n]. Raises InvalidDocumentError for a value that is not a flat sequence of
-    integers from 0 to 2^31-1."""
+    """Returns token ids as little-endian int32 [n].
+
+    Raises:
+        InvalidDocumentError: If they are not a flat sequence of integers from 0 to 2^31-1.
+    """
     if not hasattr(document, "__array__") and not isinstance(document, (list, tuple)) and not hasattr(document, "__array_interface__"):
         raise InvalidDocumentError(f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids")
     try:
@@ -308,8 +330,11 @@ def utf8(text: str) -> bytes:
 
 
 def check_utf8(*texts: str | bytes) -> None:
-    """Raises InvalidDocumentError if more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; an unpaired
-    surrogate has three such bytes."""
+    """Checks that a document's texts are UTF-8, as a run does.
+
+    Raises:
+        InvalidDocumentError: If more than 1 byte in 100 is not UTF-8; an unpaired surrogate has three such bytes.
+    """
     invalid = size = 0
     for text in texts:
         if text.isascii():
@@ -323,7 +348,11 @@ def check_utf8(*texts: str | bytes) -> None:
 
 
 def plain(what: str, value: object) -> str:
-    """Returns a value that is valid in a header. Raises InvalidDocumentError for another."""
+    """Returns a value that is valid in a header.
+
+    Raises:
+        InvalidDocumentError: If the value is not.
+    """
     if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
         raise InvalidDocumentError(f"{what} is a {type(value).__name__}, want str or int")
     text = str(value)

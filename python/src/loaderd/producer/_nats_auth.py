@@ -1,5 +1,7 @@
-"""The producer's credentials for the server inside a daemon: the token of producers, which a daemon on this machine
-stores in its data folder."""
+"""The producer's credentials for the server inside a daemon.
+
+They are the token of producers, which a daemon on this machine stores in its data folder.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,10 @@ NONCE_BYTES = 8
 
 
 def find_login(servers: Iterable[str]) -> tuple[str, str] | None:
-    """Returns user and password for one of these servers. Returns None if none of them is that of the data folder,
-    or its token is not readable for this user."""
+    """Returns user and password for one of these servers.
+
+    Returns None if none of them is that of the data folder, or its token is not readable for this user.
+    """
     folder = data_folder()
     try:
         held = urlsplit(json.loads((folder / "lock").read_text()).get("nats") or "")
@@ -34,8 +38,10 @@ def is_token(secret: str | None) -> bool:
 
 
 def signed(user: str, token: str) -> dict[str, Any]:
-    """Returns arguments of nats.connect that prove possession of a token without sending it: a MAC of the server's
-    nonce (internal/auth/nonce.go)."""
+    """Returns arguments of nats.connect that prove possession of a token without sending it.
+
+    The proof is a MAC of the server's nonce (internal/auth/nonce.go).
+    """
 
     def sign(nonce: str) -> bytes:
         if len(nonce) < NONCE_BYTES:
@@ -46,6 +52,9 @@ def signed(user: str, token: str) -> dict[str, Any]:
 
 
 def _same(announced: SplitResult, server: SplitResult) -> bool:
-    """Reports whether a server has the announced address. Another process may listen on another loopback address of
-    the port, and forward the server's nonce to have it signed."""
+    """Reports whether a server has the announced address.
+
+    Another process may listen on another loopback address of the port, and forward the server's nonce to have it
+    signed.
+    """
     return announced.port is not None and (announced.hostname, announced.port) == (server.hostname, server.port or 4222)

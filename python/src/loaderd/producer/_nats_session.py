@@ -1,5 +1,7 @@
-"""The connection to NATS. After a loss the caller reconnects explicitly, so that no message is buffered and sent
-later unnoticed."""
+"""The connection to NATS.
+
+After a loss the caller reconnects explicitly, so that no message is buffered and sent later unnoticed.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,10 @@ restarted."""
 
 
 class NatsConnectionError(Exception):
-    """No answer: the connection is lost, or the server timed out. Whether the request took effect is unknown."""
+    """No answer: the connection is lost, or the server timed out.
+
+    Whether the request took effect is unknown.
+    """
 
 
 class NatsRequestError(Exception):
@@ -79,6 +84,7 @@ class Access:
 
     @property
     def servers(self) -> list[str]:
+        """The addresses of the servers."""
         return [s if "://" in s else f"nats://{s}" for s in (s.strip() for s in self.url.split(",")) if s] or [""]
 
     @property
@@ -87,7 +93,10 @@ class Access:
         return ", ".join(f"{s.partition('://')[0]}://{s.partition('://')[2].rpartition('@')[2]}" for s in self.servers)
 
     def options(self) -> dict[str, Any]:
-        """Returns arguments of nats.connect. Tokens of the server inside a daemon are not sent."""
+        """Returns arguments of nats.connect.
+
+        Tokens of the server inside a daemon are not sent.
+        """
         token = self._token()
         return {
             "servers": [f"{s.partition('://')[0]}://{s.rpartition('@')[2]}" if token and "@" in s else s for s in self.servers],
@@ -110,8 +119,10 @@ class Access:
         return None
 
     def login(self) -> dict[str, Any]:
-        """Returns additional arguments of nats.connect, determined for each connection, because a daemon on this
-        machine may start later, or with another token."""
+        """Returns additional arguments of nats.connect, to be determined for each connection.
+
+        A daemon on this machine may start later, or with another token.
+        """
         if any(x is not None for x in (self.credentials, self.nkey, self.user, self.token)) or "@" in self.url:
             return {}
         found = find_login(self.servers)
@@ -132,7 +143,10 @@ def context(tls: TLS) -> ssl.SSLContext:
 
 
 class Session:
-    """One connection at a time. Its methods raise NatsConnectionError or NatsRequestError, and may then be retried after `reconnect`."""
+    """One connection at a time.
+
+    Its methods raise NatsConnectionError or NatsRequestError, and may then be retried after `reconnect`.
+    """
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -141,8 +155,12 @@ class Session:
         self._lost: asyncio.Future[None] | None = None
 
     async def first(self, seconds: float) -> None:
-        """Connects for the first time. Raises UnreachableError after `seconds`, and immediately an error that waiting
-        cannot resolve."""
+        """Connects for the first time.
+
+        Raises:
+            UnreachableError: If no server answers within `seconds`.
+            NotPermittedError: If waiting cannot resolve the error.
+        """
         deadline, wait = time.monotonic() + seconds, 0.1
         while True:
             try:
@@ -164,10 +182,15 @@ class Session:
 
     @property
     def connected(self) -> bool:
+        """Whether the connection is open."""
         return self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
 
     async def reconnect(self) -> None:
-        """Connects, and closes an old connection. Raises NatsConnectionError."""
+        """Connects, and closes an old connection.
+
+        Raises:
+            NatsConnectionError: If the attempt fails.
+        """
         import nats
 
         await self.close()
@@ -195,6 +218,7 @@ class Session:
         self._client, self._lost = client, lost
 
     async def close(self) -> None:
+        """Closes the connection."""
         client, self._client = self._client, None
         if client is not None and not client.is_closed:
             await client.close()
@@ -205,14 +229,23 @@ class Session:
         return self._live().max_payload
 
     async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        """Sends without an answer. Raises NatsConnectionError."""
+        """Sends without an answer.
+
+        Raises:
+            NatsConnectionError: If the connection is lost.
+        """
         try:
             await self._live().publish(subject, payload, headers=headers)
         except Exception as error:
             raise NatsConnectionError(str(error)) from error
 
     async def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, Any]:
-        """Sends and waits for an answer in JSON."""
+        """Sends, and returns the answer in JSON.
+
+        Raises:
+            NatsConnectionError: If no answer arrives.
+            NatsRequestError: If the server returns an error.
+        """
         message = await self._request(subject, payload, headers)
         try:
             answer = json.loads(message.data)
@@ -235,8 +268,11 @@ class Session:
             raise NatsConnectionError(str(error)) from error
 
     async def _unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of a wait for the server, which would not end when the connection is lost. Raises NatsConnectionError
-        then."""
+        """Returns the result of a wait for the server, which would not end when the connection is lost.
+
+        Raises:
+            NatsConnectionError: If the connection is lost.
+        """
         lost = self._lost
         assert lost is not None
         task = asyncio.ensure_future(work)
@@ -255,8 +291,11 @@ class Session:
         return self._client
 
     async def find_stream(self, subject: str) -> str:
-        """Returns the name of the stream of a subject. Raises StreamNotFoundError if JetStream has a leader and no such stream
-        exists."""
+        """Returns the name of the stream of a subject.
+
+        Raises:
+            StreamNotFoundError: If JetStream has a leader and no such stream exists.
+        """
         try:
             names = (await self.ask("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode())).get("streams")
         except NatsRequestError as error:
@@ -297,12 +336,13 @@ class Session:
     async def headers(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """Calls `each` with sequence and headers of a subject's messages from `first` to `last`, both included, in
-        order.
+        """Calls `each` with sequence and headers of a subject's messages from `first` to `last`, in order.
 
-        In a cluster any server may answer, and may lag: that it has no further messages is only a hint there.
-        Another server is then queried for the next message, until the last message has arrived, or a later one.
-        Raises NatsConnectionError when neither arrives: the message may have been deleted meanwhile.
+        In a cluster any server may answer, and may lag: that it has no further messages is only a hint there. Another server is
+        then queried for the next message, until the last message has arrived, or a later one.
+
+        Raises:
+            NatsConnectionError: If neither arrives: the message may have been deleted meanwhile.
         """
         seen, moved = first - 1, time.monotonic()
 
@@ -327,8 +367,10 @@ class Session:
                 await asyncio.sleep(0.1)
 
     async def _following(self, stream: str, subject: str, first: int) -> tuple[int, dict[str, str]]:
-        """Returns sequence and headers of the first message of a subject from a sequence on, as any server has it; 0
-        without any."""
+        """Returns sequence and headers of the first message of a subject from a sequence on.
+
+        Any server of the cluster may answer. The sequence is 0 without such a message.
+        """
         question = json.dumps({"seq": first, "next_by_subj": subject}).encode()
         return _direct(await self._request(f"$JS.API.DIRECT.GET.{stream}", question, None))
 
@@ -373,8 +415,10 @@ class Session:
     async def _headers_by_gets(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """Does the same as `_headers_of_one` without a consumer, for an account that may not create one. It uses
-        direct gets, which also send payloads."""
+        """Does the same as `_headers_of_one` without a consumer, for an account that may not create one.
+
+        It uses direct gets, which also send payloads.
+        """
         import nats.errors
 
         client = self._live()

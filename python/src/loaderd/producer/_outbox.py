@@ -15,9 +15,9 @@ from loaderd.producer._message import Message
 class Outbox:
     """A bounded batch that fills while the one before is committed.
 
-    The committer takes all available messages as soon as it is free. A single document is therefore sent
-    immediately, and many are sent in large batches. Waits are futures, so that threads and coroutines can both wait.
-    After `end` every method raises.
+    The committer takes all available messages as soon as it is free. A single document is therefore sent immediately,
+    and many are sent in large batches. Waits are futures, so that threads and coroutines can both wait. After `end`
+    every method raises.
     """
 
     def __init__(self, batch_bytes: int, wake: Callable[[], None]) -> None:
@@ -81,7 +81,10 @@ class Outbox:
             resolve(done)
 
     def end(self, error: BaseException | None) -> None:
-        """Ends all waits, with an error or because of a close. The first call counts."""
+        """Ends all waits, with an error or because of a close.
+
+        The first call counts.
+        """
         with self._lock:
             if self._error is None:
                 self._error = error or ClosedClientError("the publisher is closed")

@@ -1,5 +1,7 @@
-"""The pipeline of one producer into the stream: encodes documents as messages, and commits them in a separate
-thread."""
+"""The pipeline of one producer into the stream.
+
+It encodes documents as messages, and commits them in a separate thread.
+"""
 
 from __future__ import annotations
 
@@ -180,9 +182,19 @@ class SendPipeline:
             raise
 
     def message(self, document: Document | InvalidDocumentError) -> Message | None:
-        """Returns the message that is due with the next document: its own, or one of several that ends with it or
-        before it. Returns None if no message is due, or the document is skipped. Also accepts the error of an
-        invalid document. Raises InvalidDocumentError."""
+        """Returns the message that is due with the next document.
+
+        It is the document's own message, or one of several documents that ends with it or before it.
+
+        Args:
+            document: The document, or the error of an invalid one.
+
+        Returns:
+            The message; None if none is due, or the document is skipped.
+
+        Raises:
+            InvalidDocumentError: If the document is invalid and `on_reject` is not given.
+        """
         with self._lock:
             position = self.position
             self.position += 1
@@ -199,7 +211,11 @@ class SendPipeline:
         return None
 
     def _row(self, document: Document | InvalidDocumentError, position: int, *, gathers: bool) -> Message:
-        """Returns the message of one document, which may later share one. Raises InvalidDocumentError."""
+        """Returns the message of one document, which may later share one.
+
+        Raises:
+            InvalidDocumentError: If the document is invalid.
+        """
         if isinstance(document, InvalidDocumentError):
             raise document
         message = self.encoder.encode(document, position, traceparent(self._trace))
@@ -220,8 +236,11 @@ class SendPipeline:
         return message
 
     def last(self, documents: Sequence[Document | InvalidDocumentError]) -> str:
-        """Returns the id that the message before `place` has if it holds these documents of the input. Raises
-        InvalidDocumentError."""
+        """Returns the id that the message before `place` has if it holds these documents of the input.
+
+        Raises:
+            InvalidDocumentError: If a document is invalid.
+        """
         rows: list[Message] = []
         for position, document in enumerate(documents, self.place.position - len(documents)):
             try:
@@ -244,24 +263,34 @@ class SendPipeline:
         return self._outbox.flushed()
 
     def concluded(self) -> Future[None]:
-        """Returns a future that is done when the log and `published` have the producer's summary; call it once all
-        is flushed."""
+        """Returns a future that is done when the log and `published` have the producer's summary.
+
+        Call it once all is flushed.
+        """
         return asyncio.run_coroutine_threadsafe(self._conclude(), self._loop)
 
     @property
     def published(self) -> Published:
+        """The counts of the documents confirmed so far."""
         with self._lock:
             return self._published
 
     def close(self) -> None:
-        """Stops the thread. Unflushed messages may or may not be stored."""
+        """Stops the thread.
+
+        Unflushed messages may or may not be stored.
+        """
         self._outbox.end(None)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(STOP_SECONDS)
 
     def flush(self, timeout: float | None = None) -> Published:
-        """Waits until everything offered is committed. Raises TimeoutError after `timeout` seconds."""
+        """Waits until everything offered is committed.
+
+        Raises:
+            TimeoutError: If that takes longer than `timeout` seconds.
+        """
         try:
             self.flushed().result(timeout)
         except FutureTimeout:  # a separate class before Python 3.11
@@ -269,8 +298,10 @@ class SendPipeline:
         return self.published
 
     def settle(self, error: BaseException) -> None:
-        """Waits for messages offered before an error, at most STOP_SECONDS after an interrupt, and adds a note on
-        what is confirmed."""
+        """Waits for messages offered before an error, and adds a note on what is confirmed.
+
+        After an interrupt it waits at most STOP_SECONDS.
+        """
         late: BaseException | None = None
         try:
             self.flush(None if isinstance(error, Exception) else STOP_SECONDS)
@@ -279,7 +310,12 @@ class SendPipeline:
         self.note(error, None if late is error else late)
 
     def note(self, error: BaseException, late: BaseException | None) -> None:
-        """Adds a note to an error on what is confirmed. late: why the sent messages could not be awaited."""
+        """Adds a note to an error on what is confirmed.
+
+        Args:
+            error: The error.
+            late: Why the sent messages could not be awaited; None if they were.
+        """
         done = self.published
         text = f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in the stream"
         if late is not None:

@@ -25,16 +25,19 @@ NATS = "nats://127.0.0.1:4222"
 class Publisher:
     """Sends documents one at a time, in order, each stored once.
 
-    `send` returns when room for the document is available. `flush` waits until all are stored, and so does the end
-    of a `with` block. At most two batches are buffered; a full stream or a lost connection makes `send` wait
-    (backpressure). Several threads may send; the order is then that of the calls.
+    `send` returns when room for the document is available. `flush` waits until all are stored, and so does the end of a
+    `with` block. At most two batches are buffered; a full stream or a lost connection makes `send` wait (backpressure).
+    Several threads may send; the order is then that of the calls.
 
+    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher sent is
+    stored. With a name the messages contain their position in the input of that name. `position`, that of the next document
+    to send, starts after those that the stream has; `start` sets it instead.
+
+    Example:
+        ```python
         with loaderd.Publisher("nats://127.0.0.1:4222", source="web") as publisher:
             publisher.send("some text")
-
-    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher
-    sent is stored. With a name the messages contain their position in the input of that name. `position`, that of
-    the next document to send, starts after those that the stream has; `start` sets it instead.
+        ```
     """
 
     def __init__(
@@ -47,6 +50,21 @@ class Publisher:
         tokenizer: object = None,
         **options: Unpack[PublishOptions],
     ) -> None:
+        """Connects to NATS, and finds the position of the input.
+
+        Args:
+            url: NATS servers, separated by commas; nats:// or tls://, optionally with user:password@.
+            source: The source of the documents, as in `publish`.
+            name: The permanent name of the input.
+            start: The position at which it continues.
+            tokenizer: The tokenizer of token ids, or its fingerprint.
+            **options: As in PublishOptions.
+
+        Raises:
+            UnreachableError: If no server answers.
+            StreamNotFoundError: If no stream accepts the documents.
+            NotPermittedError: If the server rejects the credentials.
+        """
         self._pipeline = SendPipeline(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
         self._pipeline.open()
         self._turn = threading.Lock()
@@ -54,15 +72,26 @@ class Publisher:
     def send(self, document: Document) -> None:
         """Sends a document, and waits while no room is available.
 
-        Raises InvalidDocumentError (DocumentTooLargeError) for this document, after which the publisher can continue; any other
-        error is final.
+        Args:
+            document: As in `publish`.
+
+        Raises:
+            InvalidDocumentError: For this document, after which the publisher can continue.
+            DocumentTooLargeError: For this document, after which the publisher can continue.
+            PublishError: If publishing ended; so does any other error.
         """
         with self._turn:
             self._offer(self._pipeline.message(document))
 
     def flush(self, timeout: float | None = None) -> Published:
-        """Waits until all sent documents are stored, including those buffered to share a message. Raises
-        TimeoutError after `timeout` seconds."""
+        """Waits until all sent documents are stored, including those buffered to share a message.
+
+        Args:
+            timeout: Seconds to wait; None waits without a limit.
+
+        Raises:
+            TimeoutError: If not all are stored in time.
+        """
         with self._turn:
             self._offer(self._pipeline.rest())
         return self._pipeline.flush(timeout)
@@ -84,8 +113,10 @@ class Publisher:
     @property
     def last_id(self) -> str:
         """Id of the last message of the input of this name that the stream had when this publisher started.
-        Producers whose documents' ids contain their position continue there. "" without such a message, and with
-        `start`."""
+
+        Producers whose documents' ids contain their position continue there. It is "" without such a message, and with
+        `start`.
+        """
         return self._pipeline.place.last_id
 
     def close(self) -> None:
@@ -119,38 +150,54 @@ def publish(
 ) -> Published:
     """Sends an input's documents, in order, and returns when all are stored.
 
-    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with
-    one of
+    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with one of
 
     - `text`;
-    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a
-      loss are model input but not trained on;
-    - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need `chat`: a loaderd.Chat or a
-      tokenizer of transformers;
+    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a loss
+      are model input but not trained on;
+    - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need the option `chat`;
     - `ids`, optionally with `loss` (a bool per token) or `loss_runs` (lengths of alternating runs of tokens with and
-      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has).
-      Token ids need `tokenizer`: the tokenizer that encoded them or its fingerprint;
+      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has). Token
+      ids need `tokenizer`;
 
     and optionally `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 
-    `source` (letters, digits, - and _) becomes a part of the subject. A document without an id gets one derived from
-    source, name, position and content. Publishing the same input again within the server's deduplication window (30
-    seconds) therefore adds nothing. With `name`, the permanent name of the input, no window applies: the messages
-    contain their position in the input, and those that the stream has are skipped, also after a crash. An iterable
-    with a method `skip` (loaderd.documents) is skipped by it. `start` instead gives the position of the input at
-    which `documents` begins, without a lookup.
+    A document without an id gets one derived from source, name, position and content. Publishing the same input again
+    within the server's deduplication window (30 seconds) therefore adds nothing. With `name` no window applies: the messages
+    contain their position in the input, and those that the stream has are skipped, also after a crash. An iterable with a
+    method `skip` (loaderd.documents) is skipped by it.
 
-    With `gather`, up to that many documents of token ids share a message, for runs with `documents.multiple_per_message`. The
-    grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
-    not sent.
+    With the option `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`. The
+    grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are not sent.
 
-    Before the first document, the reports of the runs that read the stream are checked for whether they accept it.
-    At the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs
-    read, at most `report` seconds.
+    Before the first document, the reports of the runs that read the stream are checked for whether they accept it. At the
+    end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs read, at most
+    `report` seconds.
 
-    Raises InvalidDocumentError (DocumentTooLargeError) for a document that cannot be sent, NotAcceptedError, StreamNotFoundError, UnreachableError,
-    NotPermittedError or PublishError, and errors of the iteration, once all earlier documents are confirmed; a note on
-    the error gives their number. Works inside a running event loop too, which it blocks: there, use apublish.
+    It works inside a running event loop too, which it blocks: there, use apublish.
+
+    Args:
+        documents: The documents.
+        url: NATS servers, separated by commas; nats:// or tls://, optionally with user:password@.
+        source: The source of the documents: letters, digits, - and _. It becomes a part of the subject.
+        name: The permanent name of the input.
+        start: The position of the input at which `documents` begins, instead of a lookup.
+        tokenizer: The tokenizer that encoded token ids, or its fingerprint.
+        **options: As in PublishOptions.
+
+    Returns:
+        The counts of the confirmed documents.
+
+    Raises:
+        InvalidDocumentError: If a document cannot be sent.
+        DocumentTooLargeError: If a document exceeds the maximum message size.
+        InputChangedError: If the input of this name has changed.
+        NotAcceptedError: If every run would reject the documents.
+        StreamNotFoundError: If no stream accepts them.
+        NotPermittedError: If the server rejects the credentials.
+        UnreachableError: If no server answers.
+        PublishError: If the server returns a permanent error, or a wait exceeds the option `timeout`. Every error is
+            raised once all earlier documents are confirmed, with a note on their number.
     """
     pipeline = _create_pipeline(documents, url, options, source, name, start, tokenizer)
     pipeline.open()
@@ -178,10 +225,19 @@ async def apublish(
     tokenizer: object = None,
     **options: Unpack[PublishOptions],
 ) -> Published:
-    """Publishes as publish does, in a running event loop: also accepts an asynchronous iterable, and waits without
-    blocking the loop.
+    """Publishes as `publish` does, in a running event loop, without blocking it.
 
-    When the task is cancelled it waits a few seconds for sent documents, as publish does after an interrupt.
+    When the task is cancelled it waits a few seconds for sent documents, as `publish` does after an interrupt. Arguments,
+    result and errors are those of `publish`.
+
+    Args:
+        documents: The documents, also as an asynchronous iterable.
+        url: As in `publish`.
+        source: As in `publish`.
+        name: As in `publish`.
+        start: As in `publish`.
+        tokenizer: As in `publish`.
+        **options: As in PublishOptions.
     """
     making = asyncio.create_task(asyncio.to_thread(_create_pipeline, documents, url, options, source, name, start, tokenizer))
     opened = False
@@ -277,7 +333,11 @@ async def _arest(
 
 
 def _compare(last: Sequence[Document | InvalidDocumentError], pipeline: SendPipeline) -> None:
-    """Raises InputChangedError if the stream's last message of an input holds other documents than the input has there."""
+    """Compares the stream's last message of an input with the documents that the input has there.
+
+    Raises:
+        InputChangedError: If they differ.
+    """
     known = pipeline.place
     if len(last) < known.places:
         raise InputChangedError(

@@ -33,8 +33,11 @@ class RunChecks:
         return readers
 
     async def admit(self, fingerprint: str) -> None:
-        """Raises NotAcceptedError if every run would reject documents of a tokenizer's fingerprint, or texts if it is
-        empty."""
+        """Checks whether runs accept documents of a tokenizer's fingerprint, or texts if it is empty.
+
+        Raises:
+            NotAcceptedError: If every run would reject them.
+        """
         before = await self._before
         problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
         if everywhere:
@@ -65,8 +68,10 @@ class RunChecks:
         return runs
 
     async def _intakes(self, before: StreamReaders, now: StreamReaders, last: int) -> tuple[RunIntake, ...]:
-        """Returns what each run has read since `before`. It returns once all have read the documents up to a
-        sequence, no run progresses, or the time limit has passed."""
+        """Returns what each run has read since `before`.
+
+        It returns once all have read the documents up to a sequence, no run progresses, or the time limit has passed.
+        """
         began = moved = time.monotonic()
         progress = 0
         while self._report > 0:

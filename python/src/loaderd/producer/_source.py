@@ -10,7 +10,11 @@ _SOURCE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_source(source: str) -> None:
-    """Raises ValueError for an invalid name of a source."""
+    """Checks the name of a source.
+
+    Raises:
+        ValueError: If it is invalid.
+    """
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise ValueError(f"source {source!r}: want 1 to 64 letters, digits, - and _")
 
@@ -23,7 +27,14 @@ def fingerprint_of(tokenizer: object) -> str | None:
 
 
 def require_nats(keys: bool) -> None:
-    """Raises ImportError that states what to install; `keys` for credentials and NKeys."""
+    """Checks that the packages for publishing are installed.
+
+    Args:
+        keys: Whether credentials or NKeys are used.
+
+    Raises:
+        ImportError: If a package is missing; the message states what to install.
+    """
     if importlib.util.find_spec("nats") is None:
         raise ImportError("publishing requires the package nats-py: pip install nats-py", name="nats")
     if keys and importlib.util.find_spec("nkeys") is None:

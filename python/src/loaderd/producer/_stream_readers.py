@@ -1,5 +1,4 @@
-"""The runs that read the published documents: where sealed runs end, what each accepts, and what it has read and
-skipped.
+"""The runs that read the published documents: their ends, what each accepts, has read and has skipped.
 
 stream/retention/readers.go and stream/retention/intake.go write these records.
 """
@@ -86,14 +85,22 @@ class StreamReaders:
     """Of the runs that have reported."""
 
     def behind(self, last: int) -> StreamReaders:
-        """Returns the readers of documents up to a sequence: runs sealed before it stay sealed, later ones count as
-        reading."""
+        """Returns the readers of documents up to a sequence.
+
+        Runs sealed before it stay sealed, later ones count as reading.
+        """
         sealed = tuple(r for r in self.sealed if r[1] < last)
         return StreamReaders(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last), self.intakes)
 
     def rejects(self, fingerprint: str) -> tuple[str, bool]:
-        """Returns why runs would reject documents of a tokenizer's fingerprint, or texts if it is empty, and whether
-        every run would; "" if none would."""
+        """Returns why runs would reject documents, and whether every run would.
+
+        Args:
+            fingerprint: The fingerprint of the documents' tokenizer; empty for texts.
+
+        Returns:
+            The reason, "" if no run would, and whether every run would.
+        """
         runs = [run for run in self.reads if run in self.intakes and not self.intakes[run].accepts(fingerprint)]
         if not runs:
             return "", False

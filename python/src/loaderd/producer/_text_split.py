@@ -22,12 +22,17 @@ class Tokenized:
 
 
 def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> list[Part]:
-    """Returns the parts of a text. Their texts concatenate to the text, and the ids of each are those that the text has
-    there. Each part is one run of tokens with or without a loss. `encode` returns the ids of a part; its second
-    argument is whether the text begins with it.
+    """Returns the parts of a text, whose texts concatenate to the text.
 
-    Raises InvalidDocumentError if no such cut exists: a token holds characters of both sides, or `encode` returns other ids
-    for a part than for the same characters within the text.
+    The ids of each part are those that the text has there. Each part is one run of tokens with or without a loss.
+
+    Args:
+        whole: The text with its tokens.
+        encode: Returns the ids of a part. Its second argument is whether the text begins with the part.
+
+    Raises:
+        InvalidDocumentError: If no such cut exists: a token holds characters of both sides, or `encode` returns other ids
+            for a part than for the same characters within the text.
     """
     n = len(whole.ids)
     bounds = [0, *(i for i in range(1, n) if whole.loss[i] != whole.loss[i - 1]), n]

@@ -21,7 +21,11 @@ def traceparent(share: float) -> str | None:
 
 
 def check_share(share: float) -> float:
-    """Raises ValueError for a value that is not a share."""
+    """Returns a share.
+
+    Raises:
+        ValueError: If it is not from 0 to 1.
+    """
     if not 0 <= share <= 1:
         raise ValueError(f"trace={share!r}: want the share of the documents that are traced, 0 to 1")
     return share

@@ -1,5 +1,6 @@
-"""loaderd for PyTorch: `StepLoader` yields the batches of a run as dicts of tensors; `loaderd.torch.masks` creates
-masks from them.
+"""Batches of tensors for PyTorch.
+
+`StepLoader` yields the batches of a run as dicts of tensors; `loaderd.torch.masks` creates masks from them.
 """
 
 try:

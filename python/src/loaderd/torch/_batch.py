@@ -60,7 +60,11 @@ class BatchFormat:
 
     @classmethod
     def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> BatchFormat:
-        """Validates a caller's arguments. Raises ValueError."""
+        """Returns the format for a caller's arguments.
+
+        Raises:
+            ValueError: If an argument is invalid.
+        """
         everything = FIELDS + SOURCE_FIELDS + OPTIONAL_FIELDS
         if unknown := [f for f in fields or () if f not in everything]:
             raise ValueError(f"unknown fields {unknown}, want some of {list(everything)}")
@@ -90,12 +94,15 @@ class Segments:
 
     @property
     def lengths(self) -> _Ints:
+        """The length of every segment in tokens [k]."""
         return np.diff(self.bounds)
 
 
 def segments_of(step: Step) -> Segments:
-    """Returns the segments of a step. A row's `cu_seqlens` are 0 and the ends of its segments; the last value is
-    where its padding begins."""
+    """Returns the segments of a step.
+
+    A row's `cu_seqlens` are 0 and the ends of its segments; the last value is where its padding begins.
+    """
     total = step.rows * step.bucket
     if total > np.iinfo(np.int32).max:
         raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 can count: use more ranks")
@@ -114,7 +121,10 @@ def segments_of(step: Step) -> Segments:
 
 
 def make_batch(step: Step, form: BatchFormat, buffers: Buffers) -> dict[str, Any]:
-    """Builds the batch of a step. Every token is copied once from the Arrow buffer into each field that holds it."""
+    """Builds the batch of a step.
+
+    Every token is copied once from the Arrow buffer into each field that holds it.
+    """
     batch: dict[str, Any] = {}
     if not _OF_SEGMENTS.isdisjoint(form.fields):
         segments = segments_of(step)
@@ -183,8 +193,10 @@ def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
 
 
 def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, mask: npt.NDArray[np.bool_] | None, *, shifted: bool) -> None:
-    """Fills labels. In both forms one token of every segment has no loss, because the first token has no predecessor
-    to be predicted from. The tokens that `mask` excludes have none either.
+    """Fills labels.
+
+    In both forms one token of every segment has no loss, because the first token has no predecessor to be predicted
+    from. The tokens that `mask` excludes have none either.
     """
     at = 0
     for part in step.parts:

@@ -22,23 +22,34 @@ class Buffers:
     """Allocates tensors of shape [rows, L] and reuses their memory automatically.
 
     Every tensor that shares memory with an allocated one (views, slices, `detach()`, `numpy()`, what autograd saved)
-    references its storage, and the storage references the numpy array that it was created from. Only when that array
-    is freed can no tensor read the memory, and it is reused. Code that accesses memory only by `data_ptr()` must
-    keep a tensor.
+    references its storage, and the storage references the numpy array that it was created from. Only when that array is
+    freed can no tensor read the memory, and it is reused. Code that accesses memory only by `data_ptr()` must keep a
+    tensor.
 
-    Pinned memory is allocated by torch's caching host allocator, which does the same and also waits for running
-    copies to a GPU.
+    Pinned memory is allocated by torch's caching host allocator, which does the same and also waits for running copies
+    to a GPU.
     """
 
     def __init__(self, *, pinned: bool = False, keep: int = 4) -> None:
-        """`keep`: how many unused buffers of a size stay allocated."""
+        """Creates an empty pool.
+
+        Args:
+            pinned: Whether tensors are in pinned memory.
+            keep: How many unused buffers of a size stay allocated.
+        """
         self.pinned = pinned
         self.allocated = 0  # bytes allocated so far; the pinned allocator counts its own
         self._keep = keep
         self._free: dict[int, deque[npt.NDArray[np.uint8]]] = {}
 
     def take(self, rows: int, length: int, dtype: torch.dtype) -> torch.Tensor:
-        """Returns an uninitialized tensor [rows, length] of one of the types in `KINDS`."""
+        """Returns an uninitialized tensor [rows, length].
+
+        Args:
+            rows: The number of rows.
+            length: The row length.
+            dtype: One of the types in `KINDS`.
+        """
         if self.pinned:
             return torch.empty((rows, length), dtype=dtype, pin_memory=True)
         kind = _NUMPY[dtype]

@@ -13,9 +13,14 @@ from loaderd._step import Step
 class BatchCounts:
     """Counts of the batches that this rank received, and the time that it waited for them.
 
-    `tokens` counts tokens of documents, `padding` the other positions; `sources` has the tokens by source; `buckets`
-    the steps by row length. `waited` is the time in seconds that `next()` took while no batch was ready, which the
-    trainer lost."""
+    Attributes:
+        steps: The number of batches.
+        tokens: Tokens of documents.
+        padding: The other positions.
+        waited: The time in seconds that `next()` took while no batch was ready, which the trainer lost.
+        sources: Tokens by source.
+        buckets: Steps by row length.
+    """
 
     steps: int = 0
     tokens: int = 0
@@ -26,7 +31,11 @@ class BatchCounts:
 
     @classmethod
     def of(cls, step: Step) -> BatchCounts:
-        """Returns the counts of one step."""
+        """Returns the counts of one step.
+
+        Args:
+            step: The step.
+        """
         sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
         return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
 
@@ -46,6 +55,7 @@ class BatchCounter:
         self.buckets: dict[int, int] = {}
 
     def add(self, counts: BatchCounts) -> None:
+        """Adds counts."""
         self.steps += counts.steps
         self.tokens += counts.tokens
         self.padding += counts.padding
@@ -56,4 +66,5 @@ class BatchCounter:
             self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
 
     def counts(self) -> BatchCounts:
+        """Returns the sums so far."""
         return BatchCounts(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))

@@ -11,16 +11,21 @@ Batch = dict[str, Any]
 
 
 class Mover:
-    """Moves batches to a device: `send` runs in the prefetching thread, `receive` in the consuming one, which also
-    creates the Mover.
+    """Moves batches to a device.
 
-    Copies to CUDA run on a separate stream, from pinned memory, and only the GPU waits for them. Without a device
-    batches stay in host memory.
+    `send` runs in the prefetching thread, `receive` in the consuming one, which also creates the Mover. Copies to CUDA run
+    on a separate stream, from pinned memory, and only the GPU waits for them. Without a device batches stay in host memory.
     """
 
     def __init__(self, device: torch.device | None, pin_memory: bool | None) -> None:
-        """`pin_memory` None: pins if CUDA is available and `device` permits it. Raises ValueError when it is
-        requested without CUDA.
+        """Determines the memory and the device.
+
+        Args:
+            device: Where tensors are placed; None leaves them in host memory.
+            pin_memory: Whether host memory is pinned; None pins it if CUDA is available and `device` permits it.
+
+        Raises:
+            ValueError: If pinned memory is requested without CUDA.
         """
         there = torch.cuda.is_available()
         self.pinned = pin_memory if pin_memory is not None else there and (device is None or device.type == "cuda")
@@ -42,6 +47,7 @@ class Mover:
         return nullcontext() if self._gpu is None else torch.cuda.device(self._gpu)
 
     def send(self, batch: Batch) -> tuple[Batch, torch.cuda.Event | None]:
+        """Starts the copy of a batch to the device; returns the batch and the end of the copy."""
         if self.device is None:
             return batch, None
         if self.device.type != "cuda":
@@ -53,6 +59,7 @@ class Mover:
             return moved, self._stream.record_event()
 
     def receive(self, moved: Batch, copied: torch.cuda.Event | None) -> Batch:
+        """Returns a sent batch for use in the current CUDA stream."""
         if copied is not None:
             current = torch.cuda.current_stream(self.device)
             current.wait_event(copied)

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
 
 class StepLoader(IterableDataset[Batch]):
-    """Yields one dict per step of a run: this rank's rows, [rows, L] with the step's bucket L, the same L on every
-    rank.
+    """Yields one dict per step of a run: this rank's rows, [rows, L] with the step's bucket L.
+
+    L is the same on every rank.
 
     | key | value |
     | --- | --- |
@@ -41,21 +42,32 @@ class StepLoader(IterableDataset[Batch]):
     | `max_seqlen` | int: the longest of these segments |
     | `num_loss_tokens` | int: labels other than -100 in this batch |
     | `num_loss_tokens_global` | int: the sum over the batches of all ranks |
-    | `sources` | int32 [rows, L]: the number of the token's source, an index into `sources` of the loader; -1 in padding; by default in a run with several |
+    | `sources` | int32 [rows, L]: the token's source, an index into `sources` of the loader; -1 in padding |
     | `num_sources` | int: upper bound (exclusive) of these numbers, the same on every rank |
-    | `loss_weights` | float32 [rows, L], if `fields` names it: the loss weight of the label, as its document has it, 0 in padding |
-    | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value; for values of documents (`documents.meta`) a list per row, with a str, int, float or None per piece |
+    | `loss_weights` | float32 [rows, L]: the loss weight of the label, as its document has it; 0 in padding |
+    | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value |
 
-    A column is aligned with its tokens: with "shifted" labels the value of a label's token is the next one in the
-    row.
+    `sources` and `num_sources` are present by default in a run with several sources, `loss_weights` if `fields` names it.
+    For values of documents (`documents.meta`) a column is a list per row, with a str, int, float or None per piece. A column
+    is aligned with its tokens: with "shifted" labels the value of a label's token is the next one in the row.
 
-    "unshifted" labels are for models that shift labels themselves: the first token of every segment has none.
-    "shifted" labels are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is
-    one more segment, so that every token is covered and the last value is rows * L.
+    "unshifted" labels are for models that shift labels themselves: the first token of every segment has none. "shifted"
+    labels are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more segment, so
+    that every token is covered and the last value is rows * L.
 
     A loader is one pass over the run: a new loop over it continues with the next step, and so does `next()` after an
-    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch_factor`
-    batches ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
+    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch_factor` batches
+    ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
+
+    Example:
+        ```python
+        with StepLoader("grpc://127.0.0.1:8815", device="cuda") as loader:
+            for batch in loader:
+                loss = train(batch)
+                if checkpoint_due():
+                    save(model, loader.state_dict())
+                    loader.commit()
+        ```
     """
 
     def __init__(
@@ -82,17 +94,37 @@ class StepLoader(IterableDataset[Batch]):
         timeout: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """The loader connects on first use, so it may be created before processes are forked or torch.distributed is
-        initialized.
+        """Creates a loader, which connects on first use.
 
-        `run`: its name, refused when the daemon serves another. `rank` and `world_size`, or `mesh` with its data-parallel
-        dimensions `mesh_dims` (by default found by their names), else torch.distributed, else RANK and WORLD_SIZE,
-        else a world of one. `device`: where tensors are placed; None leaves them on the CPU. `pin_memory`: pinned
-        host memory; by default if CUDA is available and can be the target. `dtype`: torch.int64 or torch.int32.
-        `cu_seqlens_capacity`: a fixed number of `cu_seqlens` (the last value repeats; a step with more raises
-        ValueError), or "auto": the next power of two. `fields`: the requested keys, all by default. `columns`:
-        additional columns of the documents. `keeper`: the keeper of `commit` (as in `Client.commit`). `url`, `job`,
-        `token`, `tls`, `timeout`, `connect_timeout`: as in `loaderd.Client`.
+        It may therefore be created before processes are forked or torch.distributed is initialized.
+
+        Args:
+            url: The addresses of the daemons, as in `loaderd.Client`.
+            run: The name that the daemon's run must have; None accepts the first run found.
+            rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of torch.distributed, else
+                RANK and WORLD_SIZE, else this is the only rank.
+            world_size: The number of data-parallel ranks.
+            mesh: A device mesh that has the rank.
+            mesh_dims: The mesh's data-parallel dimensions by name or number; by default they are found by their names.
+            device: Where tensors are placed; None leaves them on the CPU.
+            dtype: torch.int64 or torch.int32, the type of token ids, labels and positions.
+            labels: "unshifted" or "shifted".
+            prefetch_factor: How many batches are read ahead, 1 or more.
+            cu_seqlens_capacity: A fixed number of `cu_seqlens`: the last value repeats, and a step with more raises
+                ValueError. "auto" is the next power of two; None has no fixed number.
+            fields: The requested keys; None requests all but `loss_weights`.
+            columns: Names of additional columns of the documents.
+            pin_memory: Whether host memory is pinned; by default if CUDA is available and can be the target.
+            job: The name of the training job. Jobs that read the same run do not wait for each other.
+            keeper: The name for which `commit` commits, as in `loaderd.Client.commit`.
+            token: The daemon's bearer token, as in `loaderd.Client`.
+            tls: What TLS needs in addition to the system's certificate authorities.
+            timeout: Seconds without a batch after which the cause is raised. Set it below the timeout of collectives.
+            connect_timeout: Seconds without any answer after which UnreachableError is raised.
+
+        Raises:
+            ValueError: If an argument is invalid.
+            TypeError: If `mesh` is not a DeviceMesh.
         """
         batch_format = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         ranks = RankOptions(rank, world_size, mesh, mesh_dims)
@@ -130,7 +162,10 @@ class StepLoader(IterableDataset[Batch]):
 
     @property
     def step(self) -> int:
-        """The index of the step that the next `next()` yields; also how many were yielded since the run began."""
+        """The index of the step that the next `next()` yields.
+
+        It is also how many steps were yielded since the run began.
+        """
         return self._state.step
 
     @property
@@ -140,14 +175,18 @@ class StepLoader(IterableDataset[Batch]):
 
     @property
     def fingerprint(self) -> str:
-        """The identity of the run's configuration and tokenizer: equal fingerprints and equal documents give equal
-        batches.
+        """The identity of the run's configuration and tokenizer.
+
+        Equal fingerprints and equal documents give equal batches.
         """
         return self._client.info.fingerprint
 
     @property
     def info(self) -> RunInfo:
-        """The run as it was on the loader's first request: vocabulary size, pad id, row lengths, configuration."""
+        """The run as it was on the loader's first request.
+
+        It has the vocabulary size, pad id, row lengths and configuration.
+        """
         return self._client.info
 
     @property
@@ -162,52 +201,72 @@ class StepLoader(IterableDataset[Batch]):
 
     @property
     def total_steps(self) -> int | None:
-        """The number of steps of the run from its first to its last, if known exactly; else None. It is for
-        schedules of the learning rate:
+        """The number of steps of the run from its first to its last, if known exactly; else None.
 
+        It is for schedules of the learning rate. It is known when the run has ended, or when all sources are sealed and the run
+        is measured, which the daemon does automatically if little is left. It is None while a source is not sealed, while the
+        run is being measured, and for a run without an end; `length` then has an estimate. It is constant until the run is
+        changed by a new mixture or a flush. Every access calls the daemon: read it on one rank and broadcast it, or store it.
+
+        Example:
+            ```python
             total = loader.total_steps or loader.measure()
             schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-4, total_steps=total)
-
-        It is known when the run has ended, or when all sources are sealed and the run is measured, which the daemon
-        does automatically if little is left. It is None while a source is not sealed, while the run is being
-        measured, and for a run without an end; `loader.length` then has an estimate. It is constant until the run is
-        changed by a new mixture or a flush. Every access calls the daemon: read it on one rank and broadcast it, or
-        store it.
+            ```
         """
         length = self.length
         return length.steps if length is not None and length.exact else None
 
     @property
     def length(self) -> RunLength | None:
-        """The current knowledge of how many steps the run will have: exact, or an estimate with its error. None
-        while unknown."""
+        """The current knowledge of how many steps the run will have: exact, or an estimate with its error.
+
+        It is None while unknown. Every access calls the daemon.
+        """
         return self._client.connect().info().length
 
     def measure(self, timeout: float | None = None) -> int:
-        """Makes the daemon count how many steps the run will have, and waits for the number, which is `total_steps`
-        afterwards. Call it on one rank.
+        """Makes the daemon count how many steps the run will have, and waits for the number.
 
-        All sources must be sealed. The remaining documents are read and tokenized an additional time, which takes as
-        long as the daemon's tokenizer needs for them. Raises InvalidTicketError while a source is not sealed or for a run
-        without an end. Raises TimeoutError when the number is not available after `timeout` seconds; the daemon
-        continues to count.
+        `total_steps` has it afterwards. Call it on one rank. All sources must be sealed. The remaining documents are read and
+        tokenized an additional time, which takes as long as the daemon's tokenizer needs for them.
+
+        Args:
+            timeout: Seconds to wait; None waits without a limit. The daemon continues to count.
+
+        Returns:
+            The number of steps of the run from its first to its last.
+
+        Raises:
+            InvalidTicketError: If a source is not sealed, or the run has no end.
+            TimeoutError: If the number is not available in time.
         """
         return self._client.measure(timeout)
 
     @property
     def counts(self) -> BatchCounts:
         """The counts of the yielded batches since the loader was created, and the time that it waited.
-        `loaderd.torch.log` logs them."""
+
+        `loaderd.torch.log` logs them.
+        """
         return self._counter.counts()
 
     def status(self) -> RunStatus:
-        """Returns the run's status as on the daemon's live page and in `loaderd status`: a sentence, what to do, all
-        figures. Every call requests it from the daemon."""
+        """Returns the run's status as on the daemon's live page: a sentence, what to do, all figures.
+
+        Every call requests it from the daemon.
+        """
         return self._client.connect().status()
 
     def rows(self, bucket: int) -> int:
-        """Returns this rank's rows of every step with this row length. Raises WorldMismatchError when the world size does
-        not divide the step's rows.
+        """Returns this rank's rows of every step with a row length.
+
+        Args:
+            bucket: The row length in tokens.
+
+        Raises:
+            ValueError: If the run has no such bucket.
+            WorldMismatchError: If the world size does not divide the step's rows.
         """
         return self._client.rows(bucket, self.world_size)
 
@@ -222,11 +281,13 @@ class StepLoader(IterableDataset[Batch]):
         return (self._guard.rank_info or self._ranks.find()).world_size
 
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
-        """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones, by default of
-        the largest bucket.
+        """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones.
 
-        Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile
-        before the first step. The position in the run does not change.
+        Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile before the
+        first step. The position in the run does not change.
+
+        Args:
+            bucket: The row length in tokens; None means the largest.
         """
         info = self._client.info
         bucket = max(info.buckets) if bucket is None else bucket
@@ -237,49 +298,69 @@ class StepLoader(IterableDataset[Batch]):
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """Returns the position after the last batch that was *yielded*: a few numbers and names, the same on every
-        rank at the same step.
+        """Returns the position after the last batch that was *yielded*.
 
-        Prefetched batches are not covered and are yielded again after a resume.
+        It is a few numbers and names, the same on every rank at the same step. Prefetched batches are not covered and are
+        yielded again after a resume.
         """
         return self._state.save(self._client.info, self._prefetcher.run_id)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Continues at the position of a state, before the first batch or between two. The world size may differ
-        from that of the saving job.
+        """Continues at the position of a state, before the first batch or between two.
 
-        Raises RunMismatchError, PlanMismatchError or RunReplacedError when the state is of another run, of another plan, or of a
-        run of that name that was deleted since and created again. Raises ValueError for a state that this version
-        cannot read.
+        The world size may differ from that of the saving job.
+
+        Args:
+            state_dict: What `state_dict()` returned.
+
+        Raises:
+            RunMismatchError: If the state is of another run.
+            PlanMismatchError: If the state is of another plan.
+            RunReplacedError: If the state is of a run of that name that was deleted since and created again.
+            ValueError: If this version cannot read the state.
         """
         self._state.load(state_dict, self._client.info)
         self._prefetcher.stop()
         self._client.connect().keep_to_id(self._state.run_id)
 
     def commit(self, step: int | None = None) -> int:
-        """Commits to the daemon that the trainer's own checkpoint is *durable* and covers all steps before `step`,
-        so that their documents may be released.
+        """Commits: the trainer's own checkpoint is *durable* and covers all steps before `step`.
 
-        By default `step` is that of the last state that was taken or restored here, never that of batches which no
-        state covers. Call it on one rank, or all, once the checkpoint is complete on every rank. Returns the step
-        before which every job has committed.
+        Their documents may then be released. Call it on one rank, or all, once the checkpoint is complete on every rank.
+
+        Args:
+            step: The first step that the checkpoint does not cover. By default it is that of the last state that was taken or
+                restored here, never that of batches which no state covers.
+
+        Returns:
+            The step before which every keeper has committed.
+
+        Raises:
+            ValueError: If no step is given and no state was taken.
         """
         return self._client.connect().commit(self._state.commit_step(step), self._keeper)
 
     # The mixture
 
     def set_mixture(self, weights: Mapping[str, float], *, once: bool = False) -> MixtureChange:
-        """Sets other weights of the run's sources, effective from the next planned document; call it on one rank.
-        The result has the first step that can differ (earlier ones are planned) and the share that each source is to
-        have. A source that is not named keeps its current share as weight.
+        """Sets other weights of the run's sources, effective from the next planned document.
 
-        With `once` the run's plan has one change per position of the loader. A trainer that was killed, resumes from
-        its checkpoint and repeats a decision gets the recorded change (`again`), regardless of the weights in its
-        new request.
+        Call it on one rank. `loaderd.Client.mix` can also add and remove sources.
 
-        Raises ValueError for a weight that is not a number from 0 to 1e9. Raises InvalidTicketError for weights that no
-        mixture can have, and if all sources are exhausted. Raises ForbiddenError for a caller without the role operate,
-        or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` can also add and remove sources.
+        Args:
+            weights: Weights by source, relative to each other, 0 to 1e9. A source that is not named keeps its current share as
+                weight.
+            once: Whether the run's plan has one change per position of the loader. A trainer that was killed, resumes from its
+                checkpoint and repeats a decision then gets the recorded change (`again`), regardless of the weights in its new
+                request.
+
+        Returns:
+            The first step that can differ (earlier ones are planned), and the share that each source is to have.
+
+        Raises:
+            ValueError: If a weight is not a number from 0 to 1e9.
+            InvalidTicketError: If no mixture can have the weights, or all sources are exhausted.
+            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has flight.train_may_mix.
         """
         return MixtureChange.decode(self._client.connect().mix(weights, decided=self._state.step if once else None))
 

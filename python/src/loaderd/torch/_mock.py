@@ -12,8 +12,16 @@ from loaderd._wire import RunInfo
 
 
 def mock_step(info: RunInfo, bucket: int, rows: int, world_size: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
-    """Returns a step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary, columns
-    of the run with their fill, and the numbers of `sources`."""
+    """Returns a step whose rows are one segment of `bucket` tokens each.
+
+    Args:
+        info: The run, whose vocabulary the token ids have.
+        bucket: The row length in tokens.
+        rows: This rank's rows.
+        world_size: The number of ranks.
+        columns: Columns of the run, which get their fill.
+        sources: Whether the step has the numbers of sources.
+    """
     ids = np.arange(rows * bucket) % max(1, info.vocab_size)
     ends = np.tile(np.array([0, bucket], np.int32), rows)
     each = np.arange(rows + 1, dtype=np.int32)

@@ -1,7 +1,7 @@
 """Determines which rows of a step a process reads: its data-parallel rank and their number.
 
-Processes that hold parts of one model replica (tensor, pipeline, context or expert parallel peers) need the same
-rows, so they share a rank.
+Processes that hold parts of one model replica (tensor, pipeline, context or expert parallel peers) need the same rows,
+so they share a rank.
 """
 
 from __future__ import annotations
@@ -28,9 +28,13 @@ MODEL_PARALLEL = frozenset(
 
 
 class RankInfo(NamedTuple):
-    """Rank `rank` of `world_size` reads rows [rank*R/world_size, (rank+1)*R/world_size) of a step of R rows; `source` names where
-    both were found. `peer` distinguishes the processes of a rank: it is the process's global rank if more processes
-    than ranks exist, else 0.
+    """The rows that this process reads: [rank*R/world_size, (rank+1)*R/world_size) of a step of R rows.
+
+    Attributes:
+        rank: The data-parallel rank.
+        world_size: The number of ranks.
+        source: Where both were found.
+        peer: Distinguishes the processes of a rank: the process's global rank if more processes than ranks exist, else 0.
     """
 
     rank: int
@@ -46,10 +50,20 @@ def find_rank(
     mesh_dims: Sequence[str | int] | str | int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> RankInfo:
-    """Returns the place from the first available of: `rank` and `world_size`, the mesh, torch.distributed, RANK and
-    WORLD_SIZE. Otherwise it is a world of one.
+    """Returns the rank from the first available of several places.
 
-    Raises ValueError when the first available one is incomplete, TypeError for a mesh of another type.
+    They are `rank` and `world_size`, the mesh, torch.distributed, and RANK and WORLD_SIZE. Otherwise it is the only rank.
+
+    Args:
+        rank: The data-parallel rank.
+        world_size: The number of ranks.
+        mesh: A device mesh.
+        mesh_dims: The mesh's data-parallel dimensions by name or number; by default they are found by their names.
+        environ: The environment.
+
+    Raises:
+        ValueError: If the first available place is incomplete.
+        TypeError: If the mesh is not a DeviceMesh.
     """
     if mesh is None and mesh_dims is not None:
         raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh= too")

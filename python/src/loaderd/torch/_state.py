@@ -39,7 +39,10 @@ class LoaderState:
         return self.run_id
 
     def save(self, info: RunInfo, run_id: str | None) -> dict[str, Any]:
-        """Returns the state for a checkpoint. The arguments are those of `identify`."""
+        """Returns the state for a checkpoint.
+
+        The arguments are those of `identify`.
+        """
         self.saved_step = self.step
         return make_state(info, self.step, self.identify(info, run_id))
 
@@ -70,14 +73,28 @@ class LoaderState:
 
 
 def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str, Any]:
-    """Returns the state of a loader that yields `step` next, of the run with this id; None before the run has begun."""
+    """Returns the state of a loader that yields `step` next.
+
+    Args:
+        info: The run.
+        step: The index of the next step.
+        run_id: The id of the run; None before the run has begun.
+    """
     state = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
     return state | ({"run_id": run_id} if run_id else {})
 
 
 def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
-    """Returns the step of a state that belongs to the run. Otherwise raises ValueError, RunMismatchError, PlanMismatchError or
-    RunReplacedError. A state from before the run had begun has no id."""
+    """Returns the step of a state that belongs to the run.
+
+    A state from before the run had begun has no id.
+
+    Raises:
+        ValueError: If the state cannot be read.
+        RunMismatchError: If the state belongs to another run.
+        PlanMismatchError: If the state belongs to another plan.
+        RunReplacedError: If the run of the state was deleted and created again.
+    """
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(

@@ -1,14 +1,17 @@
 """Logs the data of a trainer: shares of sources, padding, waits, tokens.
 
+A logger needs only a method `log_metrics` (Lightning), `add_scalar` (TensorBoard) or `log` (Weights & Biases), or to be
+callable; none of these packages is required.
+
+Example:
+    ```python
     from loaderd.torch.log import Log
 
-    log = Log(loader, wandb.init(...))                 # or a SummaryWriter, a Lightning logger, any function of (dict, step)
+    log = Log(loader, wandb.init(...))  # or a SummaryWriter, a Lightning logger, any function of (dict, step)
     for batch in loader:
         train(batch)
-        log()                                          # every 50 steps it writes; on the ranks that have a logger
-
-A logger needs only a method `log_metrics` (Lightning), `add_scalar` (TensorBoard) or `log` (Weights & Biases), or to
-be callable; none of these packages is required.
+        log()  # every 50 steps it writes; on the ranks that have a logger
+    ```
 """
 
 from __future__ import annotations
@@ -42,8 +45,17 @@ class Log:
     """
 
     def __init__(self, loader: StepLoader, logger: object = None, *, every: int = 50, prefix: str = "loaderd/") -> None:
-        """`logger`: the destination; None writes nothing, for ranks without a logger. `every`: steps between two
-        lines. Raises TypeError for a logger that has none of the methods, ValueError for an `every` below 1.
+        """Starts to count at the loader's next batch.
+
+        Args:
+            loader: The loader.
+            logger: The destination; None writes nothing, for ranks without a logger.
+            every: Steps between two lines, 1 or more.
+            prefix: The prefix of the metrics' names.
+
+        Raises:
+            TypeError: If the logger has none of the methods.
+            ValueError: If `every` is below 1.
         """
         if every < 1:
             raise ValueError(f"every {every}: want 1 or more steps")
@@ -96,7 +108,11 @@ class Log:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continues with the counts of a state."""
+        """Continues with the counts of a state.
+
+        Args:
+            state: What `state_dict()` returned.
+        """
         self._before = BatchCounts(
             int(state["steps"]),
             int(state["tokens"]),
@@ -110,8 +126,15 @@ class Log:
 
 
 def writer(logger: object) -> Write:
-    """Returns a function that writes metrics to a logger: of Lightning (`log_metrics`), TensorBoard (`add_scalar`),
-    Weights & Biases (`log`), or a function of (dict, step)."""
+    """Returns a function that writes metrics to a logger.
+
+    Args:
+        logger: A logger of Lightning (`log_metrics`), TensorBoard (`add_scalar`) or Weights & Biases (`log`), or a function
+            of (dict, step).
+
+    Raises:
+        TypeError: If the logger is none of them.
+    """
     if callable(write := getattr(logger, "log_metrics", None)):
         return lambda metrics, step: write(metrics, step)
     if callable(add := getattr(logger, "add_scalar", None)):

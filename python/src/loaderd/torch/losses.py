@@ -11,16 +11,24 @@ from loaderd.torch._batch import IGNORED
 
 
 def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None = None) -> torch.Tensor:
-    """Returns the sum and the number of the losses of each source: float32 [2, count], for one all-reduce with the
-    sum over all ranks. Then `sums / counts` has the mean loss of every source; both are 0 for a source without a
-    token in the step.
+    """Returns the sum and the number of the losses of each source, for one all-reduce over all ranks.
 
-    `losses` has one value per token, as `cross_entropy(..., reduction="none")` returns them, flat or not. rows * L
-    values belong to the labels of the batch. rows * (L - 1) values belong to unshifted labels without each row's
-    first, as a model that shifts labels has them. Values at labels of -100 do not count. The batch has `labels` and
-    `sources`. `count`: the number of sources, `batch["num_sources"]` by default, which is the same on every rank;
-    sources with a number from `count` on are ignored. Gradients are not propagated. The call does not synchronize
-    with the GPU. Raises ValueError for losses of another size.
+    After the all-reduce `sums / counts` is the mean loss of every source; both are 0 for a source without a token in the
+    step. Gradients are not propagated. The call does not synchronize with the GPU.
+
+    Args:
+        losses: One value per token, as `cross_entropy(..., reduction="none")` returns them, flat or not. rows * L values
+            belong to the labels of the batch. rows * (L - 1) values belong to unshifted labels without each row's first,
+            as a model that shifts labels has them. Values at labels of -100 do not count.
+        batch: A batch with `labels` and `sources`, [rows, L].
+        count: The number of sources; None means `batch["num_sources"]`, which is the same on every rank. Sources with a
+            number from `count` on are ignored.
+
+    Returns:
+        float32 [2, count]: sums, and numbers.
+
+    Raises:
+        ValueError: If `losses` has another size.
     """
     labels, sources = batch["labels"], batch["sources"]
     rows, length = sources.shape

@@ -10,8 +10,8 @@ results.
 | FlexAttention | rows * (L / 128)^2 numbers | `block_mask` |
 | varlen kernels (flash-attn, torch, transformers) | a number per segment | `varlen` |
 
-Positions restart in every segment (`position_ids`). A model needs both mask and positions to process each document
-as if it were alone.
+Positions restart in every segment (`position_ids`). A model needs both mask and positions to process each document as
+if it were alone.
 """
 
 from __future__ import annotations
@@ -30,11 +30,17 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def dense_mask(segment_ids: Tensor, *, causal: bool = True) -> Tensor:
-    """Returns bool [rows, 1, L, L] from `segment_ids` [rows, L]: True where the query (dim 2) may see the key (dim
-    3).
+    """Returns a mask for `scaled_dot_product_attention(attn_mask=...)`.
 
-    It is for `scaled_dot_product_attention(attn_mask=...)`, which does not permit `is_causal` in addition. It has
-    one byte per pair of tokens: 4 MiB for a row of 2,048, 256 MiB for one of 16,384.
+    That function does not permit `is_causal` in addition. The mask has one byte per pair of tokens: 4 MiB for a row of
+    2,048, 256 MiB for one of 16,384.
+
+    Args:
+        segment_ids: The segments of a batch, [rows, L].
+        causal: Whether a token sees only itself and earlier tokens.
+
+    Returns:
+        bool [rows, 1, L, L]: True where the query (dim 2) may see the key (dim 3).
     """
     same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
     return same.tril() if causal else same
@@ -44,6 +50,10 @@ def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
     """Returns the same rule as a `mask_mod(b, h, q, kv)` of FlexAttention.
 
     Combine it with others: `and_masks(document_mask_mod(segment_ids), window)`.
+
+    Args:
+        segment_ids: The segments of a batch, [rows, L].
+        causal: Whether a token sees only itself and earlier tokens.
     """
 
     def document(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
@@ -56,14 +66,19 @@ def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
 
 
 def block_mask(segment_ids: Tensor, *, causal: bool = True, block_size: int = 128) -> BlockMask:
-    """Returns the same rule as a `BlockMask` for `flex_attention(block_mask=...)`, from a loader's `segment_ids`
-    [rows, L].
+    """Returns the same rule as a `BlockMask` for `flex_attention(block_mask=...)`.
 
-    It equals `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but is computed from the borders
-    of the segments: without the [rows, L, L] tensor of `create_block_mask`, without compilation, without
-    synchronization with the device. Segments must be contiguous, as those of a loader are.
+    It equals `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but is computed from the borders of the
+    segments: without the [rows, L, L] tensor of `create_block_mask`, without compilation, without synchronization with the
+    device. Segments must be contiguous, as those of a loader are.
 
-    Raises ImportError when torch has no FlexAttention (before 2.5).
+    Args:
+        segment_ids: The segments of a batch, [rows, L].
+        causal: Whether a token sees only itself and earlier tokens.
+        block_size: The size of a block in tokens.
+
+    Raises:
+        ImportError: If torch has no FlexAttention (before 2.5).
     """
     try:
         from torch.nn.attention.flex_attention import BlockMask
@@ -106,8 +121,11 @@ def _blocks(segment_ids: Tensor, causal: bool, size: int) -> tuple[Tensor, Tenso
 
 
 def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Returns bool [rows, 1, n, n] in the form of a BlockMask: the number of blocks of every query block, and
-    indices with these blocks first."""
+    """Returns bool [rows, 1, n, n] in the form of a BlockMask.
+
+    Returns:
+        The number of blocks of every query block, and indices with these blocks first.
+    """
     order = blocks.to(torch.int32).argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.to(torch.int32)
 
@@ -119,19 +137,23 @@ def varlen(
     causal: bool = True,
     max_seqlen: int | None = None,
 ) -> dict[str, Any]:
-    """Returns keyword arguments with which a varlen kernel attends within the segments of a batch, in its
-    concatenated rows.
+    """Returns keyword arguments of a varlen kernel for the segments of a batch, in its concatenated rows.
 
-    `names`: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which
-    take q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
-    `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and determines
-    itself whether it is causal.
+    Padding is covered by additional segments, so the whole output is finite.
 
-    `max_seqlen`: an upper bound in place of the batch's longest segment. The row length L is such a bound, and
-    prevents `torch.compile` from recompiling for every new value.
+    Args:
+        batch: A batch with `cu_seqlens` and `max_seqlen`.
+        names: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which take
+            q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
+            `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and determines
+            itself whether it is causal.
+        causal: Whether a token sees only itself and earlier tokens.
+        max_seqlen: An upper bound in tokens in place of the batch's longest segment. The row length L is such a bound, and
+            prevents `torch.compile` from recompiling for every new value.
 
-    Padding is covered by additional segments, so the whole output is finite. Raises KeyError when the loader's
-    `fields` omit `cu_seqlens` or `max_seqlen`.
+    Raises:
+        KeyError: If the loader's `fields` omit `cu_seqlens` or `max_seqlen`.
+        ValueError: If `names` is another value.
     """
     ends = batch["cu_seqlens"]
     longest = int(batch["max_seqlen"]) if max_seqlen is None else max_seqlen
@@ -156,16 +178,20 @@ _LEAK = 1e-3
 
 @torch.no_grad()
 def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[str, Any]) -> None:
-    """Checks that a model attends within segments: replaces the tokens of every other segment of each row, and
-    compares the outputs of the segments between.
+    """Checks that a model attends within segments.
 
-    `forward(batch)` returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop
-    computes them. The call costs two forward passes without gradients. Dropout must be off (`model.eval()`).
+    It replaces the tokens of every other segment of each row, and compares the outputs of the segments between. It detects a
+    missing mask or one of the wrong form, an attention that ignores its mask arguments, and layers that carry a state from
+    token to token. The call costs two forward passes without gradients. Dropout must be off (`model.eval()`).
 
-    It detects a missing mask or one of the wrong form, an attention that ignores its mask arguments, and layers that
-    carry a state from token to token. Raises ValueError when outputs depend on another segment, when they do not
-    depend on `input_ids` at all, and when no row of the batch has two segments. Raises KeyError when the loader's
-    `fields` omit `input_ids` or `position_ids`.
+    Args:
+        forward: Returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes them.
+        batch: A batch with `input_ids` and `position_ids`.
+
+    Raises:
+        ValueError: If outputs depend on another segment, if they do not depend on `input_ids` at all, or if no row of the
+            batch has two segments.
+        KeyError: If the loader's `fields` omit `input_ids` or `position_ids`.
     """
     ids, positions = batch["input_ids"], batch["position_ids"]
     changed = (positions == 0).cumsum(1) % 2 == 1
