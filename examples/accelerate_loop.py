@@ -1,5 +1,7 @@
 """A training loop with Accelerate: model and optimizer are prepared, the loader is not.
 
+Usage:
+
     accelerate launch --num-processes 2 examples/accelerate_loop.py --folder run
 """
 

@@ -1,5 +1,7 @@
 """The loader inside a torch DataLoader or torchdata's StatefulDataLoader, for frameworks that require one.
 
+Usage:
+
     python examples/dataloader.py
 """
 

@@ -22,10 +22,18 @@ WIDTH, HEADS, RATE = 32, 2, 0.05
 
 
 def init(vocabulary: int, longest: int) -> dict[str, jax.Array]:
-    shapes = {"token": (vocabulary, WIDTH), "position": (longest, WIDTH), "qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH)}
+    shapes = {
+        "token": (vocabulary, WIDTH),
+        "position": (longest, WIDTH),
+        "qkv": (WIDTH, 3 * WIDTH),
+        "out": (WIDTH, WIDTH),
+    }
     shapes |= {"up": (WIDTH, 4 * WIDTH), "down": (4 * WIDTH, WIDTH)}
     keys = jax.random.split(jax.random.key(0), len(shapes))
-    return {name: jax.random.normal(key, shape) / np.sqrt(WIDTH) for key, (name, shape) in zip(keys, shapes.items(), strict=True)}
+    return {
+        name: jax.random.normal(key, shape) / np.sqrt(WIDTH)
+        for key, (name, shape) in zip(keys, shapes.items(), strict=True)
+    }
 
 
 def document_mask(segments: jax.Array) -> jax.Array:
@@ -97,12 +105,18 @@ def main() -> None:
     rows, copied = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
     saved = whole(args.checkpoint)
-    place = {"step": int(saved["step"]), "fingerprint": str(saved["fingerprint"]), "run_id": str(saved["run_id"])} if saved else {}
+    place = (
+        {"step": int(saved["step"]), "fingerprint": str(saved["fingerprint"]), "run_id": str(saved["run_id"])}
+        if saved
+        else {}
+    )
     with loaderd.Client(args.url, rank=jax.process_index(), world_size=jax.process_count(), **place) as client:
         info = client.info()
         fresh = init(info.vocab_size, max(info.buckets))
         weights = jax.device_put({n: saved.get(f"weights/{n}", np.asarray(x)) for n, x in fresh.items()}, copied)
-        momentum = jax.device_put({n: saved.get(f"momentum/{n}", np.zeros(x.shape, x.dtype)) for n, x in fresh.items()}, copied)
+        momentum = jax.device_put(
+            {n: saved.get(f"momentum/{n}", np.zeros(x.shape, x.dtype)) for n, x in fresh.items()}, copied
+        )
         for step in client:
             weights, momentum, loss = train(weights, momentum, batch_of(step, rows))
             done = step.index + 1

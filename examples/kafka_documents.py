@@ -20,7 +20,12 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 import loaderd
 
-NOT_TAKEN = (loaderd.InvalidDocumentError, ValueError, LookupError, TypeError)  # too large, not UTF-8, not JSON, another JSON
+NOT_TAKEN = (
+    loaderd.InvalidDocumentError,
+    ValueError,
+    LookupError,
+    TypeError,
+)  # too large, not UTF-8, not JSON, another JSON
 
 
 def document(record: Message, args: argparse.Namespace) -> dict | None:
@@ -39,9 +44,16 @@ def document(record: Message, args: argparse.Namespace) -> dict | None:
 class Partition:
     """Publishes one partition to the stream, with a separate publisher and subject, whose last message records the position."""
 
-    def __init__(self, cluster: str, place: TopicPartition, committed: TopicPartition, args: argparse.Namespace) -> None:
+    def __init__(
+        self, cluster: str, place: TopicPartition, committed: TopicPartition, args: argparse.Namespace
+    ) -> None:
         name = f"kafka {cluster} {place.topic}/{place.partition}"
-        opened = {"subject": f"{args.subject}.{args.source}", "source": str(place.partition), "name": name, "batch_bytes": 1 << 20}
+        opened = {
+            "subject": f"{args.subject}.{args.source}",
+            "source": str(place.partition),
+            "name": name,
+            "batch_bytes": 1 << 20,
+        }
         self.next = OFFSET_BEGINNING
         try:
             self.publisher = loaderd.Publisher(args.nats, **opened)
@@ -89,7 +101,9 @@ class Follower:
             partition = self.partitions[place.partition] = Partition(self.cluster, place, committed, self.args)
             place.offset = partition.next
         self.consumer.assign(places)
-        print("following", *(f"{p.topic}/{p.partition} from {max(p.offset, 0)}" for p in places), sep="\n  ", flush=True)
+        print(
+            "following", *(f"{p.topic}/{p.partition} from {max(p.offset, 0)}" for p in places), sep="\n  ", flush=True
+        )
 
     def revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
         """Flushes: another process gets the partitions, or this one exits. Records not stored by then are read again, because the stream is authoritative."""
@@ -109,7 +123,9 @@ class Follower:
     def commit(self) -> None:
         """Commits to Kafka what is stored, to make the group's lag observable."""
         found = {number: partition.stored() for number, partition in self.partitions.items()}
-        if offsets := [TopicPartition(self.args.topic, number, offset) for number, offset in found.items() if offset is not None]:
+        if offsets := [
+            TopicPartition(self.args.topic, number, offset) for number, offset in found.items() if offset is not None
+        ]:
             try:
                 self.consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException as error:  # for instance, the group is rebalancing
@@ -135,18 +151,32 @@ if __name__ == "__main__":
     flags.add_argument("--topic", default="articles")
     flags.add_argument("--group", default="loaderd", help="consumer group, whose members share the partitions")
     flags.add_argument("--field", help="field of a JSON object that has the text; default: the whole value is the text")
-    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="headers to store in meta, as strings")
-    flags.add_argument("--set", default=[], action="append", metavar="NAME=VALUE", help="setting of librdkafka, such as security.protocol=SSL")
+    flags.add_argument(
+        "--meta", default=[], type=lambda names: names.split(","), help="headers to store in meta, as strings"
+    )
+    flags.add_argument(
+        "--set",
+        default=[],
+        action="append",
+        metavar="NAME=VALUE",
+        help="setting of librdkafka, such as security.protocol=SSL",
+    )
     flags.add_argument("--nats", default="nats://127.0.0.1:4222")
     flags.add_argument("--subject", default="docs", help="the daemon's stream.subject")
     flags.add_argument("--source", default="articles")
-    flags.add_argument("--trust-commits", action="store_true", help="use the group's offsets if the stream has released all documents of a partition")
+    flags.add_argument(
+        "--trust-commits",
+        action="store_true",
+        help="use the group's offsets if the stream has released all documents of a partition",
+    )
     args = flags.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     ours = {
-        "bootstrap.servers": args.kafka, "group.id": args.group, "enable.auto.commit": False,
+        "bootstrap.servers": args.kafka,
+        "group.id": args.group,
+        "enable.auto.commit": False,
         "auto.offset.reset": "error",  # an error instead of a silent skip of records that Kafka deleted before they were read
         "max.poll.interval.ms": 86_400_000,  # a full stream makes this wait, and keep its partitions
-    }  # fmt: skip
+    }
     with contextlib.closing(Consumer(ours | dict(setting.split("=", 1) for setting in args.set))) as consumer:
         Follower(consumer, args).run()

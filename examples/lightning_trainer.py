@@ -1,5 +1,7 @@
 """The loader as the train_dataloader of Lightning, which saves and restores its state with its own checkpoints.
 
+Usage:
+
     python examples/lightning_trainer.py --folder run --devices 2
 """
 

@@ -31,7 +31,12 @@ flags.add_argument("--checkpoint", help="file to save to and to resume from")
 flags.add_argument("--save-every", type=int, default=100, metavar="STEPS")
 flags.add_argument("--mix-every", type=int, default=50, metavar="STEPS")
 flags.add_argument("--rate", type=float, default=0.5, help="rate at which weights follow the excess loss")
-flags.add_argument("--least", type=float, default=0.05, help="part of the tokens to divide equally among the sources, regardless of their losses")
+flags.add_argument(
+    "--least",
+    type=float,
+    default=0.05,
+    help="part of the tokens to divide equally among the sources, regardless of their losses",
+)
 flags.add_argument("--reference", action="append", default=[], metavar="SOURCE=LOSS")
 args = flags.parse_args()
 alone = {} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}  # torchrun sets RANK
@@ -42,7 +47,9 @@ with StepLoader(args.url, labels="shifted") as loader:
     names = sorted(loader.info.configuration["sources"])  # in the order of their numbers
     given = dict(pair.split("=") for pair in args.reference)
     reference = torch.tensor([float(given.get(name, 0)) for name in names], dtype=torch.float64)
-    shares = torch.tensor([float(loader.info.configuration["sources"][name]["weight"]) for name in names], dtype=torch.float64)
+    shares = torch.tensor(
+        [float(loader.info.configuration["sources"][name]["weight"]) for name in names], dtype=torch.float64
+    )
     seen = torch.zeros(2, len(names), dtype=torch.float64)  # sum and number of losses per source since the last change
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=32, layers=1, heads=2)
     optimizer = torch.optim.AdamW(gpt.parameters(), lr=1e-2)
@@ -75,7 +82,10 @@ with StepLoader(args.url, labels="shifted") as loader:
                     change = loader.set_mixture(dict(zip(names, wanted.tolist(), strict=True)), once=True)
                     shares = torch.tensor([change.target[name] for name in names], dtype=torch.float64)
                     told = " ".join(f"{name}={share!r}" for name, share in zip(names, shares.tolist(), strict=True))
-                    print(f"mix {loader.step} from step {change.step} on: {told}{' (again)' if change.again else ''}", flush=True)
+                    print(
+                        f"mix {loader.step} from step {change.step} on: {told}{' (again)' if change.again else ''}",
+                        flush=True,
+                    )
             except loaderd.InvalidTicketError as error:  # the plan has ended: its remaining steps are fixed
                 print(f"mix {loader.step} refused: {error}", flush=True)
             dist.broadcast(shares, 0)

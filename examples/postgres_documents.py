@@ -67,7 +67,11 @@ def snapshot(connection: LogicalReplicationConnection, args: argparse.Namespace)
     reading.cursor().execute("SET TRANSACTION SNAPSHOT %s", [exported])
     with open(f"{args.snapshot}.partial", "w") as file, reading.cursor("rows") as rows:
         chosen = SQL(", ").join(SQL("t.{}::text").format(Identifier(c)) for c in columns)
-        rows.execute(SQL("SELECT {} FROM {} t ORDER BY t.{}").format(chosen, Identifier(*args.table.split(".")), Identifier(args.key)))
+        rows.execute(
+            SQL("SELECT {} FROM {} t ORDER BY t.{}").format(
+                chosen, Identifier(*args.table.split(".")), Identifier(args.key)
+            )
+        )
         file.writelines(json.dumps(document(dict(zip(columns, row, strict=True)), args)) + "\n" for row in rows)
         file.flush()
         os.fsync(file.fileno())
@@ -79,12 +83,18 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
     replication.execute("IDENTIFY_SYSTEM")
     name = f"postgres {replication.fetchone()[0]} {args.slot}"  # positions in the log are specific to one server
     options = {"proto_version": "1", "publication_names": args.publication}
-    replication.start_replication(args.slot, options=options, decode=False, status_interval=1)  # refused while another process has the slot
-    with loaderd.Publisher(args.nats, source=args.source, name=name, start=args.start) as publisher:  # only now: no other process adds to the input
+    replication.start_replication(
+        args.slot, options=options, decode=False, status_interval=1
+    )  # refused while another process has the slot
+    with loaderd.Publisher(
+        args.nats, source=args.source, name=name, start=args.start
+    ) as publisher:  # only now: no other process adds to the input
         last = place_of(publisher.last_id)
         print(f"following {args.table} after {publisher.last_id or 'the start of the slot'}", flush=True)
         tables: dict[int, tuple[str, list[str]]] = {}
-        commits: deque[tuple[int, int]] = deque()  # of sent transactions: the position after the last document, the end in the log
+        commits: deque[tuple[int, int]] = (
+            deque()
+        )  # of sent transactions: the position after the last document, the end in the log
         commit, nth, sent, within, passed_over = 0, 0, publisher.position, False, set()
         while True:
             message = replication.read_message()
@@ -119,11 +129,18 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
                                 logging.warning("skipped %s/%s: %s", args.table, row[args.key], error)
                 elif kind in b"UDT" and kind not in passed_over:
                     passed_over.add(kind)
-                    logging.warning("ignored %s: published documents do not change", {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind])
+                    logging.warning(
+                        "ignored %s: published documents do not change",
+                        {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind],
+                    )
             while commits and commits[0][0] <= publisher.published.position:
-                replication.send_feedback(flush_lsn=commits.popleft()[1])  # stored by JetStream: the server may discard it
+                replication.send_feedback(
+                    flush_lsn=commits.popleft()[1]
+                )  # stored by JetStream: the server may discard it
             if message is None and not commits and not within:
-                replication.send_feedback(flush_lsn=replication.wal_end)  # otherwise the server retains its log indefinitely for an idle table
+                replication.send_feedback(
+                    flush_lsn=replication.wal_end
+                )  # otherwise the server retains its log indefinitely for an idle table
 
 
 def place_of(id: str) -> tuple[int, int]:
@@ -138,13 +155,19 @@ if __name__ == "__main__":
     flags.add_argument("--table", default="public.articles", help="schema and table")
     flags.add_argument("--key", default="id", help="column of the primary key")
     flags.add_argument("--text", default="body", help="column of the text")
-    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="columns to store in meta, as strings")
+    flags.add_argument(
+        "--meta", default=[], type=lambda names: names.split(","), help="columns to store in meta, as strings"
+    )
     flags.add_argument("--slot", default="articles", help="replication slot that only this program uses")
     flags.add_argument("--publication", default="articles")
     flags.add_argument("--nats", default="nats://127.0.0.1:4222")
     flags.add_argument("--source", default="articles")
-    flags.add_argument("--start", type=int, help="position of the next document, if the stream has released all documents of the slot")
-    flags.add_argument("--snapshot", metavar="FILE", help="create the slot, write the existing rows to this file, and exit")
+    flags.add_argument(
+        "--start", type=int, help="position of the next document, if the stream has released all documents of the slot"
+    )
+    flags.add_argument(
+        "--snapshot", metavar="FILE", help="create the slot, write the existing rows to this file, and exit"
+    )
     args = flags.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     opened = psycopg2.connect(args.postgres, connection_factory=LogicalReplicationConnection, client_encoding="UTF8")

@@ -26,7 +26,16 @@ from train import GPT, save
 from loaderd.torch import StepLoader
 from loaderd.torch.losses import by_source
 
-FIELDS = ["input_ids", "labels", "position_ids", "segment_ids", "loss_weights", "num_loss_tokens_global", "sources", "num_sources"]
+FIELDS = [
+    "input_ids",
+    "labels",
+    "position_ids",
+    "segment_ids",
+    "loss_weights",
+    "num_loss_tokens_global",
+    "sources",
+    "num_sources",
+]
 
 
 @torch.no_grad()
@@ -42,7 +51,9 @@ def answer(gpt: GPT, word: str) -> tuple[str, list[float]]:
         ids.append(int(logits[-1].argmax()))
         if ids[-1] == end:
             break
-    losses = cross_entropy(logits, torch.tensor(ids[1:]), reduction="none").split([len(prompt) - 1, len(ids) - len(prompt)])
+    losses = cross_entropy(logits, torch.tensor(ids[1:]), reduction="none").split(
+        [len(prompt) - 1, len(ids) - len(prompt)]
+    )
     return tokenizer.decode(ids[len(prompt) :]), [part.mean().item() for part in losses]
 
 
@@ -53,7 +64,9 @@ flags.add_argument("--checkpoint", help="file to save to and to resume from")
 flags.add_argument("--save-every", type=int, default=50, metavar="STEPS")
 args = flags.parse_args()
 
-dist.init_process_group("gloo", **({} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1}))  # torchrun sets RANK
+dist.init_process_group(
+    "gloo", **({} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1})
+)  # torchrun sets RANK
 first, world = dist.get_rank() == 0, dist.get_world_size()
 torch.manual_seed(0)
 with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
@@ -70,13 +83,18 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
 
     def keep() -> None:
         if args.checkpoint and first:
-            save(args.checkpoint, {"model": gpt.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict()})
+            save(
+                args.checkpoint,
+                {"model": gpt.state_dict(), "optimizer": optimizer.state_dict(), "loader": loader.state_dict()},
+            )
             loader.commit()  # only now: documents of earlier steps may be released
 
     for batch in islice(loader, max(0, args.steps - loader.step)):
         # Prompts have labels of -100 and therefore losses of 0. The other losses are weighted, and divided by the labels on all ranks. The plan has this
         # number, so ranks need no communication for it. DDP takes the mean over ranks: multiplied by their number it is the sum.
-        losses = model(batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none")
+        losses = model(
+            batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none"
+        )
         loss = (losses * batch["loss_weights"].flatten()).sum() * world / max(batch["num_loss_tokens_global"], 1)
         loss.backward()
         nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -87,13 +105,20 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         dist.all_reduce(loss := loss.detach() / world)
         dist.all_reduce(sums)
         if first:
-            means = " ".join(f"{name} {total / max(n, 1):.3f} of {n:.0f}" for name, total, n in zip(loader.sources, *sums.tolist()))
-            print(f"step {loader.step} {means} labels {batch['num_loss_tokens_global']} loss {loss.item():.7f}", flush=True)
+            means = " ".join(
+                f"{name} {total / max(n, 1):.3f} of {n:.0f}" for name, total, n in zip(loader.sources, *sums.tolist())
+            )
+            print(
+                f"step {loader.step} {means} labels {batch['num_loss_tokens_global']} loss {loss.item():.7f}",
+                flush=True,
+            )
         if loader.step % args.save_every == 0:
             keep()
     keep()
     if first:
         for word in UNSEEN:
             said, (of_prompt, of_answer) = answer(gpt, word)
-            print(f"backwards: {word} -> {said}  (mean loss per token: {of_answer:.3f} in the answer, {of_prompt:.3f} in the prompt, not trained on)")
+            print(
+                f"backwards: {word} -> {said}  (mean loss per token: {of_answer:.3f} in the answer, {of_prompt:.3f} in the prompt, not trained on)"
+            )
 dist.destroy_process_group()

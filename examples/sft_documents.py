@@ -30,7 +30,9 @@ def make_tokenizer() -> PreTrainedTokenizerFast:
     bytewise = Tokenizer(models.BPE(vocab={character: i for i, character in enumerate(alphabet)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     bytewise.decoder = decoders.ByteLevel()
-    bytewise.add_special_tokens([AddedToken(t, normalized=False) for t in ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|end|>")])
+    bytewise.add_special_tokens(
+        [AddedToken(t, normalized=False) for t in ("<|endoftext|>", "<|user|>", "<|assistant|>", "<|end|>")]
+    )
     return PreTrainedTokenizerFast(tokenizer_object=bytewise, eos_token="<|endoftext|>", chat_template=TEMPLATE)
 
 

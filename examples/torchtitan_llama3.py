@@ -27,12 +27,16 @@ class Rows(BaseDataLoader):
     class Config(BaseDataLoader.Config):
         url: str = "grpc://127.0.0.1:8815"
 
-    def __init__(self, config: Config, *, dp_world_size: int, dp_rank: int, seq_len: int, local_batch_size: int, **_: Any) -> None:
+    def __init__(
+        self, config: Config, *, dp_world_size: int, dp_rank: int, seq_len: int, local_batch_size: int, **_: Any
+    ) -> None:
         fields = ["input_ids", "position_ids", "labels"]
         self.loader = StepLoader(config.url, rank=dp_rank, world_size=dp_world_size, labels="shifted", fields=fields)
         shapes = [(self.loader.rows(bucket), bucket) for bucket in self.loader.buckets]
         if shapes != [(local_batch_size, seq_len)]:
-            raise ValueError(f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects ({local_batch_size}, {seq_len})")
+            raise ValueError(
+                f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects ({local_batch_size}, {seq_len})"
+            )
 
     def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
         for batch in self.loader:

@@ -59,7 +59,9 @@ class GPT(nn.Module):
             x = block(x, mask)
         return self.norm(x) @ self.tokens.weight.T
 
-    def forward(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
+    def forward(
+        self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum"
+    ) -> Tensor:
         """Returns the sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 without a label."""
         logits = self.logits(input_ids, position_ids, segment_ids)
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction=reduction)
@@ -72,7 +74,9 @@ LOGITS = 1024
 def backward(model: DistributedDataParallel, batch: dict[str, Any]) -> Tensor:
     """Adds the gradients of a step, a few rows at a time, and returns the loss of every token."""
     rows = max(1, LOGITS // batch["input_ids"].shape[1])
-    parts = list(zip(*(batch[k].split(rows) for k in ("input_ids", "position_ids", "segment_ids", "labels")), strict=True))
+    parts = list(
+        zip(*(batch[k].split(rows) for k in ("input_ids", "position_ids", "segment_ids", "labels")), strict=True)
+    )
     losses = []
     for number, part in enumerate(parts, 1):
         with nullcontext() if number == len(parts) else model.no_sync():  # ranks add their gradients once

@@ -90,7 +90,16 @@ def check_licences(bills: list[str], site: str) -> Iterator[str]:
 
 def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
     """Reports whether vulnerabilities of Go modules in the program are known, None without an answer, and returns the output."""
-    command = ["go", "tool", f"-modfile={ROOT / 'tools' / 'go.mod'}", "govulncheck", "-mode", "binary", *(["-db", database] if database else []), program]
+    command = [
+        "go",
+        "tool",
+        f"-modfile={ROOT / 'tools' / 'go.mod'}",
+        "govulncheck",
+        "-mode",
+        "binary",
+        *(["-db", database] if database else []),
+        program,
+    ]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in (0, VULNERABLE):
         return None, done.stderr.strip().splitlines()[-1]
@@ -100,18 +109,36 @@ def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
 def pip_audit(bill: str, site: str) -> tuple[bool | None, str]:
     """Does the same for the Python packages of the bill, in the versions that are installed in SITE."""
     names = {canonical(c["name"]) for c in json.loads(Path(bill).read_text())["components"]}
-    pins = sorted(f"{d.metadata['Name']}=={d.version}" for d in distributions(path=[site]) if canonical(d.metadata["Name"]) in names)
+    pins = sorted(
+        f"{d.metadata['Name']}=={d.version}"
+        for d in distributions(path=[site])
+        if canonical(d.metadata["Name"]) in names
+    )
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:
         file.write("\n".join(pins))
         file.flush()
         program = shutil.which("pip-audit", path=str(Path(sys.executable).parent))
-        command = [program, "-r", file.name, "--disable-pip", "--no-deps", "--format", "json", "--progress-spinner", "off"]
+        command = [
+            program,
+            "-r",
+            file.name,
+            "--disable-pip",
+            "--no-deps",
+            "--format",
+            "json",
+            "--progress-spinner",
+            "off",
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
     try:
         answer = json.loads(done.stdout)["dependencies"]
     except (ValueError, KeyError):
         return None, (done.stderr.strip().splitlines() or ["no answer"])[-1]
-    known = [f"{d['name']} {d['version']}: {v['id']}, fixed in {v['fix_versions']}" for d in answer for v in d.get("vulns", [])]
+    known = [
+        f"{d['name']} {d['version']}: {v['id']}, fixed in {v['fix_versions']}"
+        for d in answer
+        for v in d.get("vulns", [])
+    ]
     skipped = [d["skip_reason"] for d in answer if "skip_reason" in d]
     if not known and (skipped or not answer):
         return None, f"{len(skipped)} of {len(answer)} packages: {skipped[:1]}"
@@ -123,11 +150,16 @@ def main() -> None:
     p.add_argument("--program", required=True)
     p.add_argument("--bills", nargs=2, required=True, metavar=("GO", "PYTHON"))
     p.add_argument("--site", required=True)
-    p.add_argument("--db", default="", help="where govulncheck asks: a URL, or file:///FOLDER for a copy of vuln.go.dev")
+    p.add_argument(
+        "--db", default="", help="where govulncheck asks: a URL, or file:///FOLDER for a copy of vuln.go.dev"
+    )
     p.add_argument("--strict", action="store_true")
     options = p.parse_args()
     problems = list(check_licences(options.bills, options.site))
-    for tool, (known, text) in {"govulncheck": govulncheck(options.program, options.db), "pip-audit": pip_audit(options.bills[1], options.site)}.items():
+    for tool, (known, text) in {
+        "govulncheck": govulncheck(options.program, options.db),
+        "pip-audit": pip_audit(options.bills[1], options.site),
+    }.items():
         if known is None:
             print(f"{tool}: not run: {text}")
             problems += [f"{tool}: not run"] if options.strict else []

@@ -33,7 +33,9 @@ NOTICES = "THIRD-PARTY-NOTICES.txt"  # license-files of daemon/pyproject.toml
 def program(platform: str, said: str, folder: Path) -> Path:
     """Builds the daemon's program for a platform, without symbols."""
     path = folder / platform / "loaderd"
-    stamp = f"-X loaderd/internal/build.release={said} -X loaderd/internal/build.revision={git('rev-parse', 'HEAD') or ''}"
+    stamp = (
+        f"-X loaderd/internal/build.release={said} -X loaderd/internal/build.revision={git('rev-parse', 'HEAD') or ''}"
+    )
     system, _, processor = platform.partition("-")
     environment = {**os.environ, "CGO_ENABLED": "0", "GOOS": system, "GOARCH": processor}
     command = ["go", "build", "-buildvcs=false", "-trimpath", "-ldflags", f"-s -w {stamp}", "-o", path, "./cmd/loaderd"]
@@ -45,13 +47,18 @@ def built(project: Path, kinds: list[str], folder: Path, **environment: str) -> 
     targets = [x for kind in kinds for x in ("-t", kind)]
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", *targets, "-d", folder],
-        cwd=project, env={**os.environ, **environment}, check=True, stdout=subprocess.DEVNULL,
-    )  # fmt: skip
+        cwd=project,
+        env={**os.environ, **environment},
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
 
 
 def main(target: str, *platforms: str) -> None:
     if unknown := set(platforms) - PLATFORMS.keys():
-        raise SystemExit(f"tools/dist.py: unknown platforms {', '.join(sorted(unknown))}: want some of {', '.join(PLATFORMS)}")
+        raise SystemExit(
+            f"tools/dist.py: unknown platforms {', '.join(sorted(unknown))}: want some of {', '.join(PLATFORMS)}"
+        )
     folder, said = Path(target).absolute(), version()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -62,8 +69,17 @@ def main(target: str, *platforms: str) -> None:
         shutil.copy(PYTHON / "version.py", temporary)
         for platform in platforms or PLATFORMS:
             made = program(platform, said, Path(temporary))
-            (project / NOTICES).write_bytes(subprocess.check_output([sys.executable, ROOT / "tools" / "notices.py", made], cwd=ROOT))
-            built(project, ["wheel"], folder, LOADERD_VERSION=said, LOADERD_PROGRAM=str(made), LOADERD_PLATFORM=PLATFORMS[platform])
+            (project / NOTICES).write_bytes(
+                subprocess.check_output([sys.executable, ROOT / "tools" / "notices.py", made], cwd=ROOT)
+            )
+            built(
+                project,
+                ["wheel"],
+                folder,
+                LOADERD_VERSION=said,
+                LOADERD_PROGRAM=str(made),
+                LOADERD_PLATFORM=PLATFORMS[platform],
+            )
     files = sorted(folder.iterdir())
     sums = {f.name: hashlib.sha256(f.read_bytes()).hexdigest() for f in files}
     (folder / "SHA256SUMS").write_text("".join(f"{digest}  {name}\n" for name, digest in sums.items()))

@@ -42,18 +42,26 @@ def folders(program: str) -> dict[str, Path]:
 
 
 def texts(folder: Path) -> list[str]:
-    return [p.read_text(errors="replace").strip() for p in sorted(folder.iterdir()) if p.is_file() and LICENCE_FILE.match(p.name)]
+    return [
+        p.read_text(errors="replace").strip()
+        for p in sorted(folder.iterdir())
+        if p.is_file() and LICENCE_FILE.match(p.name)
+    ]
 
 
 def main(program: str) -> None:
-    decided = {d["component"]: d["licence"] for d in tomllib.loads((ROOT / "tools" / "licences.toml").read_text())["decided"]}
+    decided = {
+        d["component"]: d["licence"] for d in tomllib.loads((ROOT / "tools" / "licences.toml").read_text())["decided"]
+    }
     owners: dict[str, list[str]] = {}
     for name, folder in folders(program).items():
         found = texts(folder)
         if not found:
             licence = decided.get("pkg:golang/" + name.replace(" ", "@"))
             if licence is None:
-                sys.exit(f"tools/notices.py: {name} has no licence file, and tools/licences.toml has no decision about it")
+                sys.exit(
+                    f"tools/notices.py: {name} has no licence file, and tools/licences.toml has no decision about it"
+                )
             found = [f"{licence}: the module has no file of it"]
         for text in found:
             owners.setdefault(text, []).append(name)

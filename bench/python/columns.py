@@ -28,16 +28,31 @@ import loaderd  # noqa: E402
 
 DOCUMENTS, TOKENS = 64, 300
 PLAIN = {
-    **SETTINGS, "packing.buckets": "2048", "packing.pool": 4096, "packing.max_age": 16384, "steps.rows": 64, "shuffle.window": 256, "documents.multiple_per_message": True,
-}  # fmt: skip
-DECLARED = {**PLAIN, "documents.columns.half.type": "float16", "documents.columns.flag.type": "bool", "documents.meta.lang": "string"}
+    **SETTINGS,
+    "packing.buckets": "2048",
+    "packing.pool": 4096,
+    "packing.max_age": 16384,
+    "steps.rows": 64,
+    "shuffle.window": 256,
+    "documents.batches": True,
+}
+DECLARED = {
+    **PLAIN,
+    "documents.columns.half.type": "float16",
+    "documents.columns.flag.type": "bool",
+    "documents.meta.lang": "string",
+}
 HEADERS = {"Content-Type": "application/vnd.apache.arrow.stream", "Loaderd-Tokenizer": TOKENIZER}
 
 
 def message(draw: np.random.Generator, brought: bool) -> bytes:
-    columns: dict[str, Any] = {"ids": pa.array([draw.integers(1, 900, TOKENS, dtype=np.int32) for _ in range(DOCUMENTS)], pa.list_(pa.int32()))}
+    columns: dict[str, Any] = {
+        "ids": pa.array([draw.integers(1, 900, TOKENS, dtype=np.int32) for _ in range(DOCUMENTS)], pa.list_(pa.int32()))
+    }
     if brought:
-        columns["half"] = pa.array([draw.random(TOKENS).astype(np.float16) for _ in range(DOCUMENTS)], pa.list_(pa.float16()))
+        columns["half"] = pa.array(
+            [draw.random(TOKENS).astype(np.float16) for _ in range(DOCUMENTS)], pa.list_(pa.float16())
+        )
         columns["flag"] = pa.array([draw.random(TOKENS) < 0.5 for _ in range(DOCUMENTS)], pa.list_(pa.bool_()))
         columns["lang"] = pa.array(np.array(["de", "en", "fr"])[draw.integers(0, 3, DOCUMENTS)])
     batch = pa.record_batch(columns)
@@ -54,7 +69,9 @@ async def publish(url: str, messages: int, brought: bool) -> None:
     await nc.close()
 
 
-def measure(settings: dict[str, Any], messages: int, brought: bool, asked: list[str]) -> tuple[float, float, float, int]:
+def measure(
+    settings: dict[str, Any], messages: int, brought: bool, asked: list[str]
+) -> tuple[float, float, float, int]:
     """Returns bytes per slot, processor seconds, peak MB and tokens of one run."""
     with tempfile.TemporaryDirectory() as folder, daemons(Path(os.environ["LOADERD_BIN"]), Path(folder)) as start:
         d = start(settings)
@@ -68,8 +85,15 @@ def measure(settings: dict[str, Any], messages: int, brought: bool, asked: list[
                 tokens, slots = tokens + step.tokens, slots + step.rows * step.bucket
         process = Path(f"/proc/{d.process.pid}")
         ticks = (process / "stat").read_text().rsplit(")", 1)[1].split()[11:13]
-        peak = next(int(line.split()[1]) for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM"))
-        return d.metric("loaderd_flight_bytes_total") / slots, sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"), peak / 1024, tokens
+        peak = next(
+            int(line.split()[1]) for line in (process / "status").read_text().splitlines() if line.startswith("VmHWM")
+        )
+        return (
+            d.metric("loaderd_flight_bytes_total") / slots,
+            sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK"),
+            peak / 1024,
+            tokens,
+        )
 
 
 def main() -> None:
@@ -89,10 +113,14 @@ def main() -> None:
         for i, (_, settings, brought, asked) in enumerate(lines):
             found[i].append(measure(settings, a.messages, brought, asked))
     base = min(cpu for _, cpu, _, _ in found[0])
-    print("| columns: half float16, flag bool, lang string | bytes a slot | processor, ns a token | of that without | peak MB |\n| --- | ---: | ---: | ---: | ---: |")
+    print(
+        "| columns: half float16, flag bool, lang string | bytes a slot | processor, ns a token | of that without | peak MB |\n| --- | ---: | ---: | ---: | ---: |"
+    )
     for (name, *_), runs in zip(lines, found, strict=True):
         cpu, tokens = min(c for _, c, _, _ in runs), runs[0][3]
-        print(f"| {name} | {runs[0][0]:.3f} | {1e9 * cpu / tokens:.0f} | {cpu / base:.2f} | {min(m for _, _, m, _ in runs):.0f} |")
+        print(
+            f"| {name} | {runs[0][0]:.3f} | {1e9 * cpu / tokens:.0f} | {cpu / base:.2f} | {min(m for _, _, m, _ in runs):.0f} |"
+        )
 
 
 if __name__ == "__main__":

@@ -44,9 +44,14 @@ def stream(client: fl.FlightClient, ticket: dict, seconds: float) -> dict:
         tokens += len(batch.column(0).values)
         aligned &= all(values_address(c) % 8 == 0 for c in batch.columns)
     reader.cancel()
-    return {"bytes_per_second": total / (now - start), "tokens_per_second": tokens / (now - start), "aligned": aligned,
-            "batch_bytes": total / len(waits),
-            "p50_us": 1e6 * float(np.percentile(waits, 50)), "p99_us": 1e6 * float(np.percentile(waits, 99))}
+    return {
+        "bytes_per_second": total / (now - start),
+        "tokens_per_second": tokens / (now - start),
+        "aligned": aligned,
+        "batch_bytes": total / len(waits),
+        "p50_us": 1e6 * float(np.percentile(waits, 50)),
+        "p99_us": 1e6 * float(np.percentile(waits, 99)),
+    }
 
 
 def call_per_step(client: fl.FlightClient, ticket: dict, seconds: float) -> dict:
@@ -59,8 +64,11 @@ def call_per_step(client: fl.FlightClient, ticket: dict, seconds: float) -> dict
         waits.append(now - then)
         total += table.nbytes
         step += 1
-    return {"bytes_per_second": total / (now - start),
-            "p50_us": 1e6 * float(np.percentile(waits, 50)), "p99_us": 1e6 * float(np.percentile(waits, 99))}
+    return {
+        "bytes_per_second": total / (now - start),
+        "p50_us": 1e6 * float(np.percentile(waits, 50)),
+        "p99_us": 1e6 * float(np.percentile(waits, 99)),
+    }
 
 
 def raw_socket(address: str, size: int) -> dict:
@@ -77,7 +85,9 @@ def raw_socket(address: str, size: int) -> dict:
 
 
 def median(rounds: list[dict]) -> dict:
-    return {k: all(r[k] for r in rounds) if k == "aligned" else statistics.median(r[k] for r in rounds) for k in rounds[0]}
+    return {
+        k: all(r[k] for r in rounds) if k == "aligned" else statistics.median(r[k] for r in rounds) for k in rounds[0]
+    }
 
 
 def main() -> None:
@@ -97,6 +107,7 @@ def main() -> None:
 
     options = {"generic_options": [("GRPC_ARG_MAX_RECEIVE_MESSAGE_LENGTH", -1)]}
     if a.token:
+
         class Token(fl.ClientMiddlewareFactory):
             def start_call(self, info):
                 return Bearer()

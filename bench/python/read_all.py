@@ -19,5 +19,16 @@ for chunk in reader:
     slots += meta["rows"] * meta["bucket"]
     size += chunk.data.nbytes
     batches += 1
-print(json.dumps({"tokens": tokens, "slots": slots, "bytes": size, "batches": batches, "first_batch_at": first, "last_batch_at": last,
-                  "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024}))
+print(
+    json.dumps(
+        {
+            "tokens": tokens,
+            "slots": slots,
+            "bytes": size,
+            "batches": batches,
+            "first_batch_at": first,
+            "last_batch_at": last,
+            "peak_rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        }
+    )
+)

@@ -20,7 +20,9 @@ PIECE = 16 << 10
 
 
 def texts(limit: int) -> list[str]:
-    root = Path(subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True).stdout.strip()) / "src"
+    root = (
+        Path(subprocess.run(["go", "env", "GOROOT"], capture_output=True, text=True, check=True).stdout.strip()) / "src"
+    )
     out, size = [], 0
     for path in sorted(root.rglob("*.go")):
         data = path.read_bytes()
@@ -47,12 +49,19 @@ def main() -> None:
     cores = os.cpu_count() or 1
     tik = reference_tokenizers.tiktoken_encoding("gpt2")
     hf = Tokenizer.from_str(json.dumps(reference_tokenizers.builtin_json("gpt2")))
-    print(json.dumps({
-        "text_mb": round(sum(map(len, documents)) / 1e6, 1),
-        "cores": cores,
-        "tiktoken_mb_per_second": speed(lambda d: tik.encode_ordinary_batch(d, num_threads=cores), documents),
-        "huggingface_mb_per_second": speed(lambda d: hf.encode_batch_fast(d, add_special_tokens=False), documents),
-    }, indent=2))
+    print(
+        json.dumps(
+            {
+                "text_mb": round(sum(map(len, documents)) / 1e6, 1),
+                "cores": cores,
+                "tiktoken_mb_per_second": speed(lambda d: tik.encode_ordinary_batch(d, num_threads=cores), documents),
+                "huggingface_mb_per_second": speed(
+                    lambda d: hf.encode_batch_fast(d, add_special_tokens=False), documents
+                ),
+            },
+            indent=2,
+        )
+    )
 
 
 if __name__ == "__main__":

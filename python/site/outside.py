@@ -8,7 +8,13 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parents[2]
 # README.md would be the index of its folder.
-PAGES = {"README.md": "overview.md", "ARCHITECTURE.md": "ARCHITECTURE.md", "CHANGELOG.md": "CHANGELOG.md", "CONTRIBUTING.md": "CONTRIBUTING.md", "SECURITY.md": "SECURITY.md"}
+PAGES = {
+    "README.md": "overview.md",
+    "ARCHITECTURE.md": "ARCHITECTURE.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "SECURITY.md": "SECURITY.md",
+}
 ASSETS = ("loaderd.css", "iframe-worker.js")
 LANGUAGES = {".py": "python", ".go": "go", ".yaml": "yaml", ".yml": "yaml", ".sh": "sh", ".json": "json"}
 
@@ -103,5 +109,9 @@ def listed(name, text):
 
 
 def folder(name, path):
-    entries = "".join(f"- `{p.name}{'/' if p.is_dir() else ''}`\n" for p in sorted(path.iterdir()) if not p.name.startswith((".", "__")))
+    entries = "".join(
+        f"- `{p.name}{'/' if p.is_dir() else ''}`\n"
+        for p in sorted(path.iterdir())
+        if not p.name.startswith((".", "__"))
+    )
     return f"---\ntitle: {name}\nhide: [toc]\nsearch: {{exclude: true}}\n---\n\n# {name}\n\n{entries}"

@@ -14,7 +14,11 @@ from transformers import PreTrainedTokenizerFast
 
 NAMED = {
     "command_r_plus": {"bos_token": "<BOS_TOKEN>", "eos_token": "<|END_OF_TURN_TOKEN|>", "pad_token": "<PAD>"},
-    "deepseek_v3": {"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>", "pad_token": "<｜▁pad▁｜>"},
+    "deepseek_v3": {
+        "bos_token": "<｜begin▁of▁sentence｜>",
+        "eos_token": "<｜end▁of▁sentence｜>",
+        "pad_token": "<｜▁pad▁｜>",
+    },
     "gemma3": {"bos_token": "<bos>", "eos_token": "<eos>", "pad_token": "<pad>"},
     "llama2": {"bos_token": "<s>", "eos_token": "</s>", "pad_token": "</s>"},
     "llama3": {"bos_token": "<|begin_of_text|>", "eos_token": "<|end_of_text|>", "pad_token": "<|end_of_text|>"},
@@ -67,7 +71,9 @@ def small_json() -> str:
 
 
 def small(chat_template: str | None, **named: Any) -> PreTrainedTokenizerFast:
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(small_json()), eos_token="<|endoftext|>", **named)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=Tokenizer.from_str(small_json()), eos_token="<|endoftext|>", **named
+    )
     tokenizer.chat_template = chat_template
     return tokenizer
 
@@ -95,7 +101,9 @@ SPOKEN = (
 
 def reference(tokenizer: Any, chat: list[dict[str, Any]], **arguments: Any) -> tuple[list[int], list[bool]]:
     """Returns ids and mask as computed by transformers."""
-    out = tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True, **arguments)
+    out = tokenizer.apply_chat_template(
+        chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True, **arguments
+    )
     return out["input_ids"], [bool(m) for m in out["assistant_masks"]]
 
 

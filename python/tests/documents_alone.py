@@ -33,14 +33,26 @@ def with_jax(url: str) -> None:
 
     assert "torch" not in sys.modules and jax.device_count() == 4
     step, info = fullest(url)
-    weights = jax.tree.map(lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets)))  # larger weights make attention matter
+    weights = jax.tree.map(
+        lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets))
+    )  # larger weights make attention matter
     batch = jax_mesh.batch_of(step, NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data")))
     assert {x.shape for x in batch.values()} == {(8, step.bucket)}
-    assert all(len(x.addressable_shards) == 4 and x.addressable_shards[0].data.shape == (2, step.bucket) for x in batch.values())
+    assert all(
+        len(x.addressable_shards) == 4 and x.addressable_shards[0].data.shape == (2, step.bucket)
+        for x in batch.values()
+    )
     total, labels = 0.0, 0
     for ids in pieces(step):
-        alone = {"input_ids": ids, "labels": np.append(ids[1:], -100), "position_ids": np.arange(len(ids)), "segment_ids": np.ones(len(ids))}
-        total += float(jax_mesh.loss_of(weights, {k: v[None].astype(np.int32) for k, v in alone.items()})) * (len(ids) - 1)
+        alone = {
+            "input_ids": ids,
+            "labels": np.append(ids[1:], -100),
+            "position_ids": np.arange(len(ids)),
+            "segment_ids": np.ones(len(ids)),
+        }
+        total += float(jax_mesh.loss_of(weights, {k: v[None].astype(np.int32) for k, v in alone.items()})) * (
+            len(ids) - 1
+        )
         labels += len(ids) - 1
     assert labels == step.step_tokens - step.step_segments
     np.testing.assert_allclose(float(jax.jit(jax_mesh.loss_of)(weights, batch)), total / labels, rtol=1e-5)
@@ -62,7 +74,10 @@ def with_mlx(url: str) -> None:
         q, k, v = (x[:, None] for x in mx.split(three(embedding(ids)), 3, axis=-1))
         return embedding.as_linear(mx.fast.scaled_dot_product_attention(q, k, v, scale=1.0, mask=mask)[:, 0])
 
-    names = {"place": {"step": step.index, "steps": 1, "run_id": info.run_id, "fingerprint": info.fingerprint}, "model": model}
+    names = {
+        "place": {"step": step.index, "steps": 1, "run_id": info.run_id, "fingerprint": info.fingerprint},
+        "model": model,
+    }
     exec(compile(snippet.replace("grpc://127.0.0.1:8815", url), "recipes.md", "exec"), names)
     total, labels = 0.0, 0
     for ids in pieces(step):
@@ -85,12 +100,21 @@ def with_torchtitan(url: str) -> None:
     with loaderd.Client(url) as client:
         steps = list(client)
     assert any((step.segment_ids() == 0).any() for step in steps)  # the last ones have padding
-    given = {"dp_world_size": 1, "dp_rank": 0, "seq_len": 64, "local_batch_size": 4, "tokenizer": None, "snapshot_every_n_steps": None}
+    given = {
+        "dp_world_size": 1,
+        "dp_rank": 0,
+        "seq_len": 64,
+        "local_batch_size": 4,
+        "tokenizer": None,
+        "snapshot_every_n_steps": None,
+    }
     for step, (inputs, labels) in zip(steps, Rows.Config(url=url).build(**given), strict=True):
         rule = and_masks(get_document_mask_mod(inputs["positions"]), get_causal_mask_mod())
         segments = torch.tensor(step.segment_ids().astype(np.int32))
         assert torch.equal(create_mask(rule, 4, None, 64, 64, device="cpu"), dense_mask(segments))
-        assert inputs["input"].tolist() == step.input_ids.tolist() and labels.tolist() == step.labels("shifted").tolist()
+        assert (
+            inputs["input"].tolist() == step.input_ids.tolist() and labels.tolist() == step.labels("shifted").tolist()
+        )
     loader = Rows.Config(url=url).build(**given)
     batches = iter(loader)
     next(batches)
@@ -115,7 +139,10 @@ def with_megatron(url: str) -> None:
     batch = next(itertools.islice(Rows(url), step.index, None))
     assert set(batch) == {"tokens", "labels", "loss_mask", "position_ids", "attention_mask"}
     model = small(info.vocab_size, max(info.buckets))
-    packed = model(batch["tokens"], batch["position_ids"], batch["attention_mask"], labels=batch["labels"]) * batch["loss_mask"]
+    packed = (
+        model(batch["tokens"], batch["position_ids"], batch["attention_mask"], labels=batch["labels"])
+        * batch["loss_mask"]
+    )
     total = torch.zeros(())
     for ids in pieces(step):
         one, n = torch.tensor(ids).long()[None], len(ids)
@@ -124,7 +151,9 @@ def with_megatron(url: str) -> None:
     torch.testing.assert_close(packed.sum(), total)
 
     # Context parallelism: each of two ranks takes its quarters of the same rows.
-    halves = [get_batch_on_this_cp_rank(dict(batch), SimpleNamespace(size=lambda: 2, rank=lambda r=r: r)) for r in range(2)]
+    halves = [
+        get_batch_on_this_cp_rank(dict(batch), SimpleNamespace(size=lambda: 2, rank=lambda r=r: r)) for r in range(2)
+    ]
     for name, whole in batch.items():
         dim = 2 if name == "attention_mask" else 1
         (a, d), (b, c) = (half[name].chunk(2, dim) for half in halves)

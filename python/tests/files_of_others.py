@@ -49,21 +49,61 @@ def mds(folder: Path, cases: dict[str, Any]) -> None:
 
     for compression in (None, "zstd:3", "gz", "bz2", "br:2", "snappy"):
         name = f"mds_{(compression or 'raw').partition(':')[0]}"
-        columns = {"text": "str", "n": "int", "id": "str_int", "raw": "bytes", "seen": "json", "score": "float32", "half": "float16", "image": "uint8"}
-        with MDSWriter(out=str(folder / name), columns=columns, compression=compression, size_limit=4096, hashes=["sha1"]) as out:
+        columns = {
+            "text": "str",
+            "n": "int",
+            "id": "str_int",
+            "raw": "bytes",
+            "seen": "json",
+            "score": "float32",
+            "half": "float16",
+            "image": "uint8",
+        }
+        with MDSWriter(
+            out=str(folder / name), columns=columns, compression=compression, size_limit=4096, hashes=["sha1"]
+        ) as out:
             for i, text in enumerate(TEXTS):
-                out.write({"text": text, "n": i, "id": i * 10**20, "raw": bytes([i]), "seen": {"at": [i]}, "score": i / 4, "half": i / 2, "image": i})
-        cases[name] = {"paths": [name], "documents": [t for t in TEXTS if t], "format": "mds", "meta": ["n", "sid=id:string", "score", "half", "image"]}
+                out.write(
+                    {
+                        "text": text,
+                        "n": i,
+                        "id": i * 10**20,
+                        "raw": bytes([i]),
+                        "seen": {"at": [i]},
+                        "score": i / 4,
+                        "half": i / 2,
+                        "image": i,
+                    }
+                )
+        cases[name] = {
+            "paths": [name],
+            "documents": [t for t in TEXTS if t],
+            "format": "mds",
+            "meta": ["n", "sid=id:string", "score", "half", "image"],
+        }
         if name in ("mds_raw", "mds_zstd", "mds_gz", "mds_bz2"):  # other formats do not show their compression
             without_index(folder, cases, name)
-    for encoding, flags in (("ndarray", []), ("ndarray:uint16", []), ("ndarray:int32", []), ("ndarray:int64", []), ("bytes", ["--token-type", "int64"]), ("json", [])):
+    for encoding, flags in (
+        ("ndarray", []),
+        ("ndarray:uint16", []),
+        ("ndarray:int32", []),
+        ("ndarray:int64", []),
+        ("bytes", ["--token-type", "int64"]),
+        ("json", []),
+    ):
         name = f"mds_{encoding.replace(':', '_')}"
         found = documents(np.int32)
         with MDSWriter(out=str(folder / name), columns={"tokens": encoding}, size_limit=20_000) as out:
             for ids in found:
                 array = np.array(ids, dtype=encoding.partition(":")[2] or np.int64)
                 out.write({"tokens": ids if encoding == "json" else array.tobytes() if encoding == "bytes" else array})
-        cases[name] = {"paths": [name], "tokens": True, "documents": found, "format": "mds", "flags": ["--text-column", "tokens", *flags]}
+        cases[name] = {
+            "paths": [name],
+            "tokens": True,
+            "documents": found,
+            "format": "mds",
+            "flags": ["--text-column", "tokens", *flags],
+        }
         without_index(folder, cases, name)
 
 
@@ -82,12 +122,22 @@ def saved(folder: Path, cases: dict[str, Any]) -> None:
     filled = [t for t in TEXTS if t]
     cases["saved"] = {"paths": ["saved"], "documents": filled, "format": "arrow", "meta": ["lang", "stars"]}
     texts.shuffle(seed=3).select(range(20)).save_to_disk(folder / "selected")
-    cases["selected"] = {"paths": ["selected"], "documents": [t for t in texts.shuffle(seed=3).select(range(20))["text"] if t], "format": "arrow"}
+    cases["selected"] = {
+        "paths": ["selected"],
+        "documents": [t for t in texts.shuffle(seed=3).select(range(20))["text"] if t],
+        "format": "arrow",
+    }
     DatasetDict({"train": texts, "test": texts.select(range(5, 10))}).save_to_disk(folder / "parts")
     cases["parts"] = {"paths": ["parts"], "documents": TEXTS[5:10], "format": "arrow", "flags": ["--split", "test"]}
     found = documents(np.int32)
     Dataset.from_dict({"input_ids": found}).save_to_disk(folder / "saved_ids")
-    cases["saved_ids"] = {"paths": ["saved_ids"], "tokens": True, "documents": found, "format": "arrow", "flags": ["--text-column", "input_ids"]}
+    cases["saved_ids"] = {
+        "paths": ["saved_ids"],
+        "tokens": True,
+        "documents": found,
+        "format": "arrow",
+        "flags": ["--text-column", "input_ids"],
+    }
 
 
 def token_files(folder: Path, cases: dict[str, Any]) -> None:
@@ -101,13 +151,25 @@ def token_files(folder: Path, cases: dict[str, Any]) -> None:
     np.save(folder / "rows.npy", rows)
     cases["rows.npy"] = {"paths": ["rows.npy"], "tokens": True, "documents": rows.tolist(), "format": "tokens"}
     np.array(flat, dtype=np.uint16).tofile(folder / "raw.npy")  # as OLMo-core: a memory map without a header
-    cases["raw.npy"] = {"paths": ["raw.npy"], "tokens": True, "documents": found, "format": "tokens", "flags": ["--token-type", "uint16"]}
+    cases["raw.npy"] = {
+        "paths": ["raw.npy"],
+        "tokens": True,
+        "documents": found,
+        "format": "tokens",
+        "flags": ["--token-type", "uint16"],
+    }
     begun = [[END, *ids[:-1]] for ids in found]
     flat = [i for ids in begun for i in ids]
     header = np.zeros(256, dtype=np.int32)  # as llm.c, nanoGPT's speedruns
     header[:3] = 20240520, 1, len(flat)
     (folder / "llmc.bin").write_bytes(header.tobytes() + np.array(flat, dtype=np.uint16).tobytes())
-    cases["llmc.bin"] = {"paths": ["llmc.bin"], "tokens": True, "documents": begun, "format": "tokens", "flags": ["--begin-token", str(END)]}
+    cases["llmc.bin"] = {
+        "paths": ["llmc.bin"],
+        "tokens": True,
+        "documents": begun,
+        "format": "tokens",
+        "flags": ["--begin-token", str(END)],
+    }
 
 
 def archive(folder: Path, cases: dict[str, Any]) -> None:
@@ -120,17 +182,35 @@ def archive(folder: Path, cases: dict[str, Any]) -> None:
         out.write_record(out.create_warcinfo_record("crawl.warc.gz", {"software": "a test"}))
         for i, text in enumerate(TEXTS):
             uri = f"http://example.org/{i}"
-            out.write_record(out.create_warc_record(uri, "conversion", payload=BytesIO(text.encode()), warc_content_type="text/plain"))
+            out.write_record(
+                out.create_warc_record(
+                    uri, "conversion", payload=BytesIO(text.encode()), warc_content_type="text/plain"
+                )
+            )
             found.append(text)
             body = text.encode()
-            kind, fields = [("text/html", []), ("text/plain; charset=utf-8", []), ("image/png", []), ("text/plain", [("Transfer-Encoding", "chunked")])][i % 4]
+            kind, fields = [
+                ("text/html", []),
+                ("text/plain; charset=utf-8", []),
+                ("image/png", []),
+                ("text/plain", [("Transfer-Encoding", "chunked")]),
+            ][i % 4]
             sent = b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if fields and body else body
             headers = StatusAndHeaders("200 OK", [("Content-Type", kind), *fields], protocol="HTTP/1.1")
             out.write_record(out.create_warc_record(uri, "response", payload=BytesIO(sent), http_headers=headers))
             if i % 2:
                 found.append(text)
-            out.write_record(out.create_warc_record(uri, "metadata", payload=BytesIO(b"x: y"), warc_content_type="application/warc-fields"))
-    cases["crawl"] = {"paths": ["crawl.warc.gz"], "documents": [t for t in found if t], "format": "warc", "left_out": {"html": 12, "media": 11}}
+            out.write_record(
+                out.create_warc_record(
+                    uri, "metadata", payload=BytesIO(b"x: y"), warc_content_type="application/warc-fields"
+                )
+            )
+    cases["crawl"] = {
+        "paths": ["crawl.warc.gz"],
+        "documents": [t for t in found if t],
+        "format": "warc",
+        "left_out": {"html": 12, "media": 11},
+    }
 
 
 def tars(folder: Path, cases: dict[str, Any]) -> None:
@@ -147,7 +227,11 @@ def tars(folder: Path, cases: dict[str, Any]) -> None:
     found = documents(np.int32)
     with TarWriter(str(folder / "ids.tar")) as out:
         for i, ids in enumerate(found):
-            out.write({"__key__": f"{i:04}", "npy": np.array(ids, dtype=np.int32)} if i % 2 else {"__key__": f"{i:04}", "json": {"ids": ids}})
+            out.write(
+                {"__key__": f"{i:04}", "npy": np.array(ids, dtype=np.int32)}
+                if i % 2
+                else {"__key__": f"{i:04}", "json": {"ids": ids}}
+            )
     cases["ids.tar"] = {"paths": ["ids.tar"], "tokens": True, "documents": found, "format": "tar"}
 
 

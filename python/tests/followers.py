@@ -15,6 +15,7 @@ from conftest import ROOT
 from nats.js.api import StreamState
 from waiting import wait_for
 
+
 def environment(site: Path) -> dict[str, str]:
     """Returns the environment of an example that needs the packages in a folder."""
     paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]
@@ -27,7 +28,9 @@ class Example:
     def __init__(self, command: list[object], folder: Path, environment: dict[str, str]) -> None:
         self.log = Path(tempfile.mkstemp(dir=folder)[1])
         with self.log.open("wb") as log:
-            self.process = subprocess.Popen(list(map(str, command)), cwd=folder, env=environment, stdout=log, stderr=log)
+            self.process = subprocess.Popen(
+                list(map(str, command)), cwd=folder, env=environment, stdout=log, stderr=log
+            )
 
     @property
     def said(self) -> str:

@@ -65,7 +65,9 @@ def losses(output: str) -> dict[int, float]:
 
 
 @contextmanager
-def started(example: str | Path, *args: object, world: int = 1, python: Python = THIS) -> Iterator[subprocess.Popen[str]]:
+def started(
+    example: str | Path, *args: object, world: int = 1, python: Python = THIS
+) -> Iterator[subprocess.Popen[str]]:
     """Runs an example; kills all its processes at the end."""
     line = python.command(example, *args, world=world)
     process = subprocess.Popen(line, env=python.environ(), stdout=subprocess.PIPE, text=True)

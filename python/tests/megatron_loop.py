@@ -26,7 +26,9 @@ tensor_parallel.get_cuda_rng_tracker = lambda: SimpleNamespace(fork=nullcontext)
 def small(vocabulary: int, longest: int) -> GPTModel:
     torch.manual_seed(0)
     shape = {"num_layers": 2, "hidden_size": 32, "num_attention_heads": 2, "attention_dropout": 0, "hidden_dropout": 0}
-    return GPTModel(TransformerConfig(**shape, use_cpu_initialization=True), get_gpt_layer_local_spec(), vocabulary, longest)
+    return GPTModel(
+        TransformerConfig(**shape, use_cpu_initialization=True), get_gpt_layer_local_spec(), vocabulary, longest
+    )
 
 
 def provided(url: str, save: Path, iteration: int) -> Rows:

@@ -32,12 +32,8 @@ SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 PATTERNS = {
     "gpt2": GPT2,
     "gpt2 split": GPT2,
-    "cl100k": CONTRACTIONS
-    + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    + SPACES,
-    "qwen": CONTRACTIONS
-    + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|"
-    + SPACES,
+    "cl100k": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES,
+    "qwen": CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|" + SPACES,
     "o200k": rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{CONTRACTIONS}?"
     + rf"|[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{CONTRACTIONS}?"
     + r"|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|"
@@ -201,7 +197,9 @@ def trained(pattern: str, size: int = 2000) -> dict[str, Any]:
         show_progress=False,
     )
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tokenizer").glob("*.go"))]
-    tokenizer.train_from_iterator([*texts, "naïve façade 中文字符 中文 ここ Ünïcödé 'S 123 1234 \n\n\n  \t x" * 50], trainer)
+    tokenizer.train_from_iterator(
+        [*texts, "naïve façade 中文字符 中文 ここ Ünïcödé 'S 123 1234 \n\n\n  \t x" * 50], trainer
+    )
     return json.loads(tokenizer.to_str())
 
 
@@ -213,7 +211,10 @@ def trained_behind(pre_tokenizer: dict[str, Any], size: int = 2000) -> dict[str,
         vocab_size=size, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False, special_tokens=[]
     )
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tokenizer").glob("[a-m]*.go"))]
-    wide = "naïve façade 中文字符、中文。ここ・カナ 한국어 Ünïcödé Ελληνικά русский 'S ‘quoted’ it's 123 1234 ²³ \n\n\n  \t x\n \r\n" * 50
+    wide = (
+        "naïve façade 中文字符、中文。ここ・カナ 한국어 Ünïcödé Ελληνικά русский 'S ‘quoted’ it's 123 1234 ²³ \n\n\n  \t x\n \r\n"
+        * 50
+    )
     tokenizer.train_from_iterator([*texts, wide], trainer)
     return json.loads(tokenizer.to_str())
 
@@ -230,4 +231,3 @@ def shuffled(merges: Iterable[tuple[bytes, bytes]], seed: int) -> list[tuple[byt
     merges = list(merges)
     random.Random(seed).shuffle(merges)
     return merges
-

@@ -85,7 +85,10 @@ def step_of_rows(
         runs = None
         if masks is not None:
             each = [_runs([loss for segment in row for loss in segment]) for row in masks[a:b]]
-            runs = LossRuns(np.cumsum([0] + [len(r) for r in each], dtype=np.int32), np.array([n for r in each for n in r], np.int32))
+            runs = LossRuns(
+                np.cumsum([0] + [len(r) for r in each], dtype=np.int32),
+                np.array([n for r in each for n in r], np.int32),
+            )
         sources = None
         if weights is not None:
             lengths = np.array([len(s) for row in rows[a:b] for s in row], np.int32)

@@ -12,13 +12,26 @@ ROOT = Path(__file__).resolve().parents[2]
 HARMLESS = {"name": "numpy", "version": "1", "purl": "pkg:pypi/numpy@1", "licenses": [{"license": {"id": "MIT"}}]}
 
 
-def audit(program: Path, folder: Path, *components: dict, strict: bool = False, db: str = "file:///nowhere") -> tuple[int, str]:
+def audit(
+    program: Path, folder: Path, *components: dict, strict: bool = False, db: str = "file:///nowhere"
+) -> tuple[int, str]:
     """Returns the exit status and the output for a bill of these components."""
     bills = []
     for name, listed in (("go", components), ("python", [HARMLESS])):
         bills.append(folder / f"{name}.json")
         bills[-1].write_text(json.dumps({"components": list(listed)}))
-    command = [environment("audit") / "bin" / "python", ROOT / "tools" / "audit.py", "--program", program, "--bills", *bills, "--site", site_packages("test"), "--db", db]
+    command = [
+        environment("audit") / "bin" / "python",
+        ROOT / "tools" / "audit.py",
+        "--program",
+        program,
+        "--bills",
+        *bills,
+        "--site",
+        site_packages("test"),
+        "--db",
+        db,
+    ]
     done = subprocess.run([*map(str, command), *(["--strict"] if strict else [])], capture_output=True, text=True)
     return done.returncode, done.stdout + done.stderr
 
@@ -35,7 +48,10 @@ CASES: dict[str, tuple[list[dict[str, object]], str]] = {
 
 @pytest.mark.everything
 def test_licences_are_compared_with_the_policy(loaderd: Path, tmp_path: Path) -> None:
-    components = [{"name": name, "version": "2", "purl": f"pkg:golang/{name}@2", "licenses": licences} for name, (licences, _) in CASES.items()]
+    components = [
+        {"name": name, "version": "2", "purl": f"pkg:golang/{name}@2", "licenses": licences}
+        for name, (licences, _) in CASES.items()
+    ]
     status, said = audit(loaderd, tmp_path, *components)
     assert status == 1
     problems = [line.strip() for line in said.partition("tools/audit.py:")[2].splitlines() if line.strip()]
@@ -60,7 +76,14 @@ def test_a_known_vulnerability_fails(loaderd: Path, tmp_path: Path, fixed: str, 
         "ranges": [{"type": "SEMVER", "events": [{"introduced": "0"}, {"fixed": fixed}]}],
         "ecosystem_specific": {"imports": [{"path": module, "symbols": ["Decoder.Decode"]}]},
     }
-    entry = {"schema_version": "1.3.1", "id": name, "modified": time, "published": time, "summary": "A made-up hole", "affected": [affected]}
+    entry = {
+        "schema_version": "1.3.1",
+        "id": name,
+        "modified": time,
+        "published": time,
+        "summary": "A made-up hole",
+        "affected": [affected],
+    }
     for path, content in (
         ("index/db.json", {"modified": time}),
         ("index/modules.json", [{"path": module, "vulns": [{"id": name, "modified": time, "fixed": fixed}]}]),
@@ -76,6 +99,14 @@ def test_a_known_vulnerability_fails(loaderd: Path, tmp_path: Path, fixed: str, 
 
 
 def test_notices_have_the_licences_of_what_is_linked(loaderd: Path) -> None:
-    text = subprocess.run([sys.executable, ROOT / "tools" / "notices.py", loaderd], check=True, stdout=subprocess.PIPE, text=True).stdout
-    for part in ("==== github.com/nats-io/nats.go v", "==== Go go1.", "==== openai/tiktoken vocabularies", "Apache License", "Redistribution and use in source and binary forms"):
+    text = subprocess.run(
+        [sys.executable, ROOT / "tools" / "notices.py", loaderd], check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
+    for part in (
+        "==== github.com/nats-io/nats.go v",
+        "==== Go go1.",
+        "==== openai/tiktoken vocabularies",
+        "Apache License",
+        "Redistribution and use in source and binary forms",
+    ):
         assert part in text

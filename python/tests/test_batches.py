@@ -45,12 +45,14 @@ def publish_batches(nats_url: str, messages: int, *, masked: float = 1.0, seed: 
             for x in masks:
                 x[0] = True
             weights = draw.choice([0.5, 1, 2], len(ids))
-            batch = pa.record_batch({
-                "ids": pa.array(ids, pa.list_(pa.int32())),
-                "loss": pa.array([None if x.all() else x.tolist() for x in masks], pa.list_(pa.bool_())),
-                "weight": pa.array(weights, pa.float32()),
-                "id": [f"{message}/{i}" for i in range(len(ids))],
-            })  # fmt: skip
+            batch = pa.record_batch(
+                {
+                    "ids": pa.array(ids, pa.list_(pa.int32())),
+                    "loss": pa.array([None if x.all() else x.tolist() for x in masks], pa.list_(pa.bool_())),
+                    "weight": pa.array(weights, pa.float32()),
+                    "id": [f"{message}/{i}" for i in range(len(ids))],
+                }
+            )
             ack = await nc.jetstream().publish("docs.web", stream_of(batch), headers=headers)
             sent[ack.seq] = [(x, m.tolist(), float(w)) for x, m, w in zip(ids, masks, weights, strict=True)]
         await nc.close()
@@ -72,7 +74,11 @@ def read(d: Any, *, seal: bool = True) -> tuple[Read, list[bytes]]:
             for row in range(step.rows):
                 at = 0
                 for k in range(pieces.offsets[row], pieces.offsets[row + 1]):
-                    key, start, n = (int(pieces.sequence[k]), int(pieces.index[k])), int(pieces.start[k]), int(pieces.length[k])
+                    key, start, n = (
+                        (int(pieces.sequence[k]), int(pieces.index[k])),
+                        int(pieces.start[k]),
+                        int(pieces.length[k]),
+                    )
                     assert weights.setdefault(key, float(pieces.weight[k])) == pieces.weight[k]
                     document = got.setdefault(key, {})
                     for i in range(n):
@@ -122,14 +128,20 @@ def filled_out(ids: list[int]) -> tuple[list[int], bool]:
     return (ids[m + 1 :] + ids[s + 1 : m] if s == 1 else ids[1:s] + ids[m + 1 :] + ids[s + 1 : m]), True
 
 
-@pytest.mark.parametrize(("fim", "at", "do"), [(0.0, 0, "cut"), (0.5, 0, "cut"), (0.5, 20, "cut"), (0.5, 20, "drop"), (0.0, 20, "split"), (0.5, 20, "split")])
+@pytest.mark.parametrize(
+    ("fim", "at", "do"),
+    [(0.0, 0, "cut"), (0.5, 0, "cut"), (0.5, 20, "cut"), (0.5, 20, "drop"), (0.0, 20, "split"), (0.5, 20, "split")],
+)
 def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: float, at: int, do: str) -> None:
     settings = {
         **SETTINGS,
         "documents.multiple_per_message": True,
         "documents.bos": BOS,
         "documents.fim.rate": fim,
-        **{f"documents.fim.tokens.{part}": i for part, i in (("prefix", PREFIX), ("middle", MIDDLE), ("suffix", SUFFIX))},
+        **{
+            f"documents.fim.tokens.{part}": i
+            for part, i in (("prefix", PREFIX), ("middle", MIDDLE), ("suffix", SUFFIX))
+        },
         "documents.max_tokens.at": at,
         "documents.max_tokens.do": do,
         "serve.cache_bytes": 4096,  # forces nearly every document to be read again
@@ -162,7 +174,14 @@ def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: flo
                 assert whole == own and all(has)
     assert not got, "nothing else comes"
     assert pieces > 300 and (not fim or 100 < filled < 0.5 * pieces) and (fim or not filled)
-    audit = subprocess.run([d.binary, "run", "audit", "--run", "default", *d.flags], cwd=d.folder, capture_output=True, text=True, timeout=120, check=False)
+    audit = subprocess.run(
+        [d.binary, "audit", "--run", "default", *d.flags],
+        cwd=d.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
     assert audit.returncode == 0, audit.stdout + audit.stderr
     d.kill()
     d.start()

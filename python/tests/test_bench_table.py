@@ -57,7 +57,14 @@ def test_ratios_of_nothing() -> None:
 
 
 def run_of(*measures: Measure) -> render.Run:
-    about = {"machine": "2 cores", "date": "2026-11-24", "revision": "abc", "seconds": 12.6, "moment": False, "left_out": ["flight"]}
+    about = {
+        "machine": "2 cores",
+        "date": "2026-11-24",
+        "revision": "abc",
+        "seconds": 12.6,
+        "moment": False,
+        "left_out": ["flight"],
+    }
     return about | {"measures": [m.json() for m in measures]}
 
 

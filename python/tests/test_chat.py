@@ -9,7 +9,17 @@ from typing import Any
 
 import datasets
 import pytest
-from chat_tokenizers import MODELS, SPOKEN, llama, model_tokenizer, read_parts, reference, small, small_json, with_template
+from chat_tokenizers import (
+    MODELS,
+    SPOKEN,
+    llama,
+    model_tokenizer,
+    read_parts,
+    reference,
+    small,
+    small_json,
+    with_template,
+)
 from chats import CHATS, THOUGHT, TOOLS, WEATHER, chat
 from published_templates import template
 from published_tokenizers import published
@@ -42,10 +52,14 @@ def parts(*texts: str, first: bool = False) -> list[dict[str, Any]]:
 def check_parts(made: Chat, tokenizer: Any, some: list[dict[str, Any]], **arguments: Any) -> None:
     """Checks that the parts of a chat give the ids and the mask of transformers, and that their texts are the
     rendered chat."""
-    document = made(some, arguments.pop("tools", None), arguments) if "tools" in arguments else made(some, None, arguments)
+    document = (
+        made(some, arguments.pop("tools", None), arguments) if "tools" in arguments else made(some, None, arguments)
+    )
     tools = {"tools": [WEATHER]} if some is TOOLS else {}
     found = document["parts"]
-    assert "".join(p["text"] for p in found) == tokenizer.apply_chat_template(some, tokenize=False, **tools, **arguments)
+    assert "".join(p["text"] for p in found) == tokenizer.apply_chat_template(
+        some, tokenize=False, **tools, **arguments
+    )
     assert all(a["loss"] != b["loss"] for a, b in zip(found, found[1:], strict=False))
     assert read_parts(tokenizer, found) == reference(tokenizer, some, **tools, **arguments)
 
@@ -60,8 +74,21 @@ def test_templates_of_models(name: str) -> None:
 
 
 HARD = (
-    *"a 1.é中한ßİﬁ\n\t\u00a0\u3000\u200b", "the", "  ", "\n\n", "  \n", "\r\n", "e\u0301", "\u1100\u1161", "👩\u200d👩", "'s", "!!", "12", "<think>", "</s>",
-)  # fmt: skip
+    *"a 1.é中한ßİﬁ\n\t\u00a0\u3000\u200b",
+    "the",
+    "  ",
+    "\n\n",
+    "  \n",
+    "\r\n",
+    "e\u0301",
+    "\u1100\u1161",
+    "👩\u200d👩",
+    "'s",
+    "!!",
+    "12",
+    "<think>",
+    "</s>",
+)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -75,7 +102,12 @@ def test_chats_that_are_made_up(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "of"),
-    [("qwen3", "qwen3_training"), ("qwen3", "qwen2_5_training"), ("qwen3", "qwen3_instruct_2507_training"), ("deepseek_v3", "deepseekv3_training")],
+    [
+        ("qwen3", "qwen3_training"),
+        ("qwen3", "qwen2_5_training"),
+        ("qwen3", "qwen3_instruct_2507_training"),
+        ("deepseek_v3", "deepseekv3_training"),
+    ],
 )
 def test_tools(name: str, of: str) -> None:
     tokenizer = with_template(name, of)
@@ -91,7 +123,10 @@ def test_thinking() -> None:
     assert sum("Two and two." in p["text"] and p["loss"] for p in Chat(tokenizer)(THOUGHT)["parts"]) == 1
 
 
-@pytest.mark.parametrize(("name", "of"), [("llama3", "llama3"), ("command_r_plus", "cohere"), ("gemma3", "gemma3"), ("qwen3", "qwen3_instruct_2507")])
+@pytest.mark.parametrize(
+    ("name", "of"),
+    [("llama3", "llama3"), ("command_r_plus", "cohere"), ("gemma3", "gemma3"), ("qwen3", "qwen3_instruct_2507")],
+)
 def test_templates_without_marks(name: str, of: str) -> None:
     """The result equals that of the same template with marks, except for white space after the end of a turn."""
     marked = with_template(name, f"{of}_training")
@@ -101,7 +136,9 @@ def test_templates_without_marks(name: str, of: str) -> None:
         got, loss = read_parts(marked, found)
         assert got == ids, label
         differ = [i for i in range(len(ids)) if loss[i] != mask[i]]
-        assert all(mask[i] and marked.decode([ids[i]]) == "\n" and ids[i - 1] in marked.added_tokens_decoder for i in differ), label
+        assert all(
+            mask[i] and marked.decode([ids[i]]) == "\n" and ids[i - 1] in marked.added_tokens_decoder for i in differ
+        ), label
         assert bool(differ) == (name in ("gemma3", "qwen3") and label != "no answer"), label
 
 
@@ -120,39 +157,56 @@ def test_template_that_leaves_out_the_thinking_of_earlier_turns() -> None:
 
 def test_template_whose_generation_prompt_is_not_how_an_answer_begins() -> None:
     tokenizer = with_template("deepseek_v3", "deepseekv3")
-    with pytest.raises(InvalidDocumentError, match=r"message 1 does not begin with the template's generation prompt.*<think>"):
+    with pytest.raises(
+        InvalidDocumentError, match=r"message 1 does not begin with the template's generation prompt.*<think>"
+    ):
         Chat(tokenizer, turns="last")(CHATS["one turn"])
 
 
 def test_date_in_a_template() -> None:
     tokenizer = with_template("llama3_2", "llama3_2")
     some = CHATS["one turn"]
-    assert Chat(tokenizer, date_string="24 Dec 2024")(some) == Chat(tokenizer)(some, None, {"date_string": "24 Dec 2024"})
+    assert Chat(tokenizer, date_string="24 Dec 2024")(some) == Chat(tokenizer)(
+        some, None, {"date_string": "24 Dec 2024"}
+    )
     assert "Today Date: 24 Dec 2024" in Chat(tokenizer, date_string="24 Dec 2024")(some)["parts"][0]["text"]
 
 
 def test_parts_with_marks_and_by_turns() -> None:
     some = chat("a b", " c d", "e", "f")
-    assert Chat(small(MARKED))(some) == {"parts": parts(
-        "<|im_start|>user\na b<|im_end|>\n<|im_start|>assistant\n", " c d<|im_end|>\n", "<|im_start|>user\ne<|im_end|>\n<|im_start|>assistant\n",
-        "f<|im_end|>\n",
-    )}  # fmt: skip
-    assert Chat(small(PLAIN))(some) == {"parts": parts(
-        "<|im_start|>user\na b<|im_end|>\n<|im_start|>assistant\n", " c d<|im_end|>", "\n<|im_start|>user\ne<|im_end|>\n<|im_start|>assistant\n",
-        "f<|im_end|>", "\n",
-    )}  # fmt: skip
+    assert Chat(small(MARKED))(some) == {
+        "parts": parts(
+            "<|im_start|>user\na b<|im_end|>\n<|im_start|>assistant\n",
+            " c d<|im_end|>\n",
+            "<|im_start|>user\ne<|im_end|>\n<|im_start|>assistant\n",
+            "f<|im_end|>\n",
+        )
+    }
+    assert Chat(small(PLAIN))(some) == {
+        "parts": parts(
+            "<|im_start|>user\na b<|im_end|>\n<|im_start|>assistant\n",
+            " c d<|im_end|>",
+            "\n<|im_start|>user\ne<|im_end|>\n<|im_start|>assistant\n",
+            "f<|im_end|>",
+            "\n",
+        )
+    }
     assert Chat(small("{# no {% generation %} here #}" + PLAIN))(some) == Chat(small(PLAIN))(some)
     assert Chat(small(MARKED.replace("{% gen", "{%- gen")))(some) == Chat(small(MARKED))(some)
     assert [p["text"] for p in Chat(small(PLAIN), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>"]
     assert [p["text"] for p in Chat(small(MARKED), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>\n"]
     assert [p["loss"] for p in Chat(small(MARKED), turns="last")(chat("nobody answers"))["parts"]] == [False]
-    assert not any(p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"])  # the last answer is empty
+    assert not any(
+        p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"]
+    )  # the last answer is empty
     endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
     ends = Chat(small(endless))(chat("a", "b"))["parts"]
     assert ends == parts("user: a\nassistant:", " b\n")  # the turn ends only with a line break
     spaced = "{% for m in messages %}{{ '\n\n' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '\n\nassistant:' }}{% endif %}"
     whole = Chat(small(spaced))(chat("a", "b", "c"))["parts"]
-    assert whole == parts("\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n")  # the adjacent line breaks are one token
+    assert whole == parts(
+        "\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n"
+    )  # the adjacent line breaks are one token
     roles = [{"role": "a", "content": "x"}, {"role": "b", "content": "y"}, {"role": "c", "content": "z"}]
     two = Chat(small(PLAIN.replace("assistant", "b")), roles=("b",))(roles)["parts"]
     assert [p["text"] for p in two if p["loss"]] == ["y<|im_end|>"]
@@ -161,9 +215,15 @@ def test_parts_with_marks_and_by_turns() -> None:
 
 def test_what_the_end_of_document_token_has() -> None:
     some = chat("a", "b")
-    assert Chat(small(PLAIN), end_loss=True)(some)["parts"][-2:] == [{"text": "\n", "loss": False}, {"text": "", "loss": True}]
+    assert Chat(small(PLAIN), end_loss=True)(some)["parts"][-2:] == [
+        {"text": "\n", "loss": False},
+        {"text": "", "loss": True},
+    ]
     assert Chat(small(PLAIN), end_loss=False)(some)["parts"][-1] == {"text": "\n", "loss": False}
-    assert Chat(small(MARKED), end_loss=False)(some)["parts"][-2:] == [{"text": "b<|im_end|>\n", "loss": True}, {"text": "", "loss": False}]
+    assert Chat(small(MARKED), end_loss=False)(some)["parts"][-2:] == [
+        {"text": "b<|im_end|>\n", "loss": True},
+        {"text": "", "loss": False},
+    ]
     assert Chat(small(MARKED), end_loss=True)(some)["parts"][-1]["text"] == "b<|im_end|>\n"
 
 
@@ -191,12 +251,17 @@ def test_tokenizers_that_leave_white_space_out_of_offsets() -> None:
         tokenizer = changed(MARKED, post_processor=processor)
         assert not any(reference(tokenizer, some)[1])  # transformers loses the whole mask at the first space
         assert Chat(tokenizer)(some) == Chat(small(MARKED))(some)
-        assert tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1  # the tokenizer itself is unchanged
+        assert (
+            tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1
+        )  # the tokenizer itself is unchanged
         assert Chat(tokenizer).fingerprint == Chat(small(MARKED)).fingerprint
 
 
 def test_where_no_cut_is_right() -> None:
-    blank_in_front = {**json.loads(small_json())["pre_tokenizer"], "add_prefix_space": True}  # parts get a leading space that the whole text does not have
+    blank_in_front = {
+        **json.loads(small_json())["pre_tokenizer"],
+        "add_prefix_space": True,
+    }  # parts get a leading space that the whole text does not have
     tokenizer = changed(SPOKEN.replace("Answer: ", "Answer:"), pre_tokenizer=blank_in_front)
     some = chat("who?", "the daemon")
     with pytest.raises(InvalidDocumentError, match=r"document 7 \('d'\): .*'the daemon\\n'.*as_tokens=True"):
@@ -213,7 +278,9 @@ def test_tokenizers_that_put_something_in_front_of_a_text() -> None:
     tokenizer = llama(SPOKEN.replace("Answer: ", "Answer:"))
     some = chat("who?", "the daemon", "and?", "<s>it")
     ids, mask = reference(tokenizer, some)
-    assert read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids  # separately tokenized parts would get a space each
+    assert (
+        read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids
+    )  # separately tokenized parts would get a space each
     assert tokenizer.decode(ids) == "".join(p["text"] for p in Chat(tokenizer)(some)["parts"])
     assert Chat(tokenizer, as_tokens=True)(some) == {"ids": ids, "loss": mask}
 
@@ -247,7 +314,9 @@ def test_chats_as_tokens() -> None:
 def test_rows_of_datasets() -> None:
     tokenizer = with_template("qwen3", "qwen3_training")
     rows = [{"id": "tools", "messages": TOOLS, "tools": [WEATHER]}, {"id": "plain", "messages": THOUGHT, "tools": None}]
-    made = list(documents(datasets.Dataset.from_list(rows), id="id", messages="messages", tools="tools", chat=tokenizer))
+    made = list(
+        documents(datasets.Dataset.from_list(rows), id="id", messages="messages", tools="tools", chat=tokenizer)
+    )
     encoder = Encoder("web", chat=Chat(tokenizer))
     for row, document in zip(rows, made, strict=True):
         assert any(None in m.values() for m in document["messages"])  # keys of other messages have the value None
@@ -290,7 +359,11 @@ FAILS = "{% if messages[0].role == 'system' %}{{ raise_exception('no system, ple
         ([{"role": "user", "content": "a"}], {"tools": 5}, "cannot render the chat template: TypeError"),
         ([{"role": "user", "content": "a"}], {"tools": "[1"}, "tools is a str that is not JSON"),
         ([{"role": "user", "content": "a"}], {"chat_template_kwargs": "x"}, "chat_template_kwargs is a str"),
-        ([{"role": "user", "content": "a"}], {"chat_template_kwargs": {"tokenize": False}}, "'tokenize'.* not arguments of a template"),
+        (
+            [{"role": "user", "content": "a"}],
+            {"chat_template_kwargs": {"tokenize": False}},
+            "'tokenize'.* not arguments of a template",
+        ),
         ([{"role": "user", "content": "a"}], {"text": "b"}, "both text and messages"),
     ],
 )
@@ -330,10 +403,12 @@ def test_Chat_FirstAnswerBeginsAtTheFirstToken(answer: str, loss: int) -> None:
     backend = Tokenizer(models.BPE(letters, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    tokenizer.chat_template = (
-        "{% for m in messages %}{% if m.role == 'user' %}{{ '|' + m.content }}{% else %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor %}"
-    )
-    chat = [{"role": "assistant", "content": answer}, {"role": "user", "content": "what the user wrote"}, {"role": "assistant", "content": "Yes"}]
+    tokenizer.chat_template = "{% for m in messages %}{% if m.role == 'user' %}{{ '|' + m.content }}{% else %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor %}"
+    chat = [
+        {"role": "assistant", "content": answer},
+        {"role": "user", "content": "what the user wrote"},
+        {"role": "assistant", "content": "Yes"},
+    ]
     for turns, first in (("all", loss), ("last", 0)):
         ids, mask = read_parts(tokenizer, Chat(tokenizer, turns=turns)(chat)["parts"])
         assert len(ids) == len(answer) + 23 and mask == [i < first or i >= len(ids) - 3 for i in range(len(ids))]

@@ -19,9 +19,22 @@ from test_flight import read as read_columns
 
 from loaderd import InvalidDocumentError, Chat, Client, documents, publish
 
-ENDS = {"qwen3": "<|endoftext|>", "deepseek_v3": "<｜▁pad▁｜>", "llama3": "<|end_of_text|>", "gemma3": "<eos>", "command_r_plus": "<EOS_TOKEN>"}
+ENDS = {
+    "qwen3": "<|endoftext|>",
+    "deepseek_v3": "<｜▁pad▁｜>",
+    "llama3": "<|end_of_text|>",
+    "gemma3": "<eos>",
+    "command_r_plus": "<EOS_TOKEN>",
+}
 """End-of-document tokens, which differ from the end-of-turn tokens."""
-SMALL = {"packing.buckets": "256", "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 4, "steps.rows": 1, "log.level": "warn"}
+SMALL = {
+    "packing.buckets": "256",
+    "packing.pool": 16,
+    "packing.max_age": 64,
+    "shuffle.window": 4,
+    "steps.rows": 1,
+    "log.level": "warn",
+}
 
 Read = dict[int, tuple[list[int], list[bool]]]
 
@@ -41,15 +54,21 @@ def read(daemon: Any) -> Read:
                     assert labels[at] in (ids[at], -100)
                     at += 1
     whole = {sequence: [tokens[k] for k in range(len(tokens))] for sequence, tokens in sorted(found.items())}
-    return {sequence: ([i for i, _ in tokens], [label != -100 for _, label in tokens]) for sequence, tokens in whole.items()}
+    return {
+        sequence: ([i for i, _ in tokens], [label != -100 for _, label in tokens]) for sequence, tokens in whole.items()
+    }
 
 
 def weights(daemon: Any) -> dict[int, float]:
     """Returns the weight of every document that is read."""
     found = {}
     ticket = {"rank": 0, "world": 1, "columns": ["documents", "loss_weights"]}
-    for chunk in flight.connect(daemon.flight_url).do_get(flight.Ticket(json.dumps(ticket).encode()), daemon.with_token):
-        for pieces, some in zip(chunk.data["documents"].to_pylist(), chunk.data["loss_weights"].to_pylist(), strict=True):
+    for chunk in flight.connect(daemon.flight_url).do_get(
+        flight.Ticket(json.dumps(ticket).encode()), daemon.with_token
+    ):
+        for pieces, some in zip(
+            chunk.data["documents"].to_pylist(), chunk.data["loss_weights"].to_pylist(), strict=True
+        ):
             found |= {piece["sequence"]: weight for piece, weight in zip(pieces, some)}
     return found
 
@@ -62,7 +81,14 @@ def with_end(ids: list[int], mask: list[bool], end: int) -> tuple[list[int], lis
 def test_chats_of_models_arrive(daemon: Any, name: str) -> None:
     tokenizer = with_template(name, MODELS[name])
     end = tokenizer.convert_tokens_to_ids(ENDS[name])
-    d = daemon({**SMALL, "tokenizer.name": published(name), "tokenizer.end": end, "tokenizer.fingerprint": Chat(tokenizer).fingerprint})
+    d = daemon(
+        {
+            **SMALL,
+            "tokenizer.name": published(name),
+            "tokenizer.end": end,
+            "tokenizer.fingerprint": Chat(tokenizer).fingerprint,
+        }
+    )
     sent = [(some, None) for some in CHATS.values()]
     if name in ("qwen3", "deepseek_v3"):
         sent.append((TOOLS, [WEATHER]))
@@ -106,10 +132,23 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
         {"ids": [1, 2, 3, 4, 5], "loss": [False, True, True, False, False], "id": "t"},
         {"ids": [1, 2, 3, 4, 5], "loss_runs": [1, 4]},
     ]
-    done = publish(sent, d.nats_url, source="mixed", tokenizer=tokenizer, chat=Chat(tokenizer, end_loss=True), on_reject=refused.append)
+    done = publish(
+        sent,
+        d.nats_url,
+        source="mixed",
+        tokenizer=tokenizer,
+        chat=Chat(tokenizer, end_loss=True),
+        on_reject=refused.append,
+    )
     assert (done.documents, done.rejected) == (6, 3)
-    assert [str(r).partition(":")[0] for r in refused] == ["document 2 ('no question')", "document 3 ('bad arguments')", "document 5 ('bad weight')"]
-    with pytest.raises(InvalidDocumentError, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"):
+    assert [str(r).partition(":")[0] for r in refused] == [
+        "document 2 ('no question')",
+        "document 3 ('bad arguments')",
+        "document 5 ('bad weight')",
+    ]
+    with pytest.raises(
+        InvalidDocumentError, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"
+    ):
         fails = Chat(tokenizer, template="{{ raise_exception('not like this') }}")
         publish([{"messages": some, "id": "x"}, "never sent"], d.nats_url, source="mixed", chat=fails)
 
@@ -118,7 +157,10 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
 
     marked = with_template("qwen3", "qwen3_instruct_2507_training")
     chat_ids, mask = reference(marked, some)
-    mask = [m and not (tokenizer.decode([i]) == "\n" and before == tokenizer.eos_token_id) for i, m, before in zip(chat_ids, mask, [0, *chat_ids])]
+    mask = [
+        m and not (tokenizer.decode([i]) == "\n" and before == tokenizer.eos_token_id)
+        for i, m, before in zip(chat_ids, mask, [0, *chat_ids])
+    ]
     assert read(d) == {
         1: ([*ids("plain text"), end], [True] * (len(ids("plain text")) + 1)),
         2: ([*chat_ids, end], [*mask, True]),
@@ -136,7 +178,9 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_other_trainers_mask_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """TRL trains on exactly the same tokens. So does Axolotl with the published template, except for empty answers."""
-    monkeypatch.setattr(sys, "path", [*sys.path, str(site()), str(Path(__file__).resolve().parents[2] / "bench" / "python" / "chats")])
+    monkeypatch.setattr(
+        sys, "path", [*sys.path, str(site()), str(Path(__file__).resolve().parents[2] / "bench" / "python" / "chats")]
+    )
     import chat_masks as masks
 
     answered = {label: some for label, some in CHATS.items() if label != "no answer"}

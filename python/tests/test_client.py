@@ -72,7 +72,9 @@ def dry(module_daemon: Callable[..., Daemon]) -> Daemon:
 @pytest.fixture(scope="module")
 def patient(module_daemon: Callable[..., Daemon]) -> Daemon:
     """A run that waits for documents, with a stall timeout of a minute."""
-    return module_daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})  # calls through a proxy are not signed
+    return module_daemon(
+        {**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"}
+    )  # calls through a proxy are not signed
 
 
 def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) -> None:
@@ -102,7 +104,9 @@ def test_steps_are_what_a_stock_client_reads(
         assert list(client) == [], "the end stays the end"
     columns = ["input_ids", "segment_ids", "position_ids", "documents"]
     stock: dict[int, list[tuple[dict, dict]]] = {}
-    for chunk in flight.connect(sealed.flight_url).do_get(flight.Ticket(json.dumps({"columns": columns})), sealed.with_token):
+    for chunk in flight.connect(sealed.flight_url).do_get(
+        flight.Ticket(json.dumps({"columns": columns})), sealed.with_token
+    ):
         meta = json.loads(chunk.app_metadata.to_pybytes())
         stock.setdefault(meta["step"], []).append((meta, {c: chunk.data[c] for c in columns}))
     assert [s.index for s in steps] == list(stock)
@@ -178,7 +182,9 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
         assert caplog.records == []
         run = client.info().name
         [text] = told(client)  # a second pass
-        assert text.startswith(f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its documents again")
+        assert text.startswith(
+            f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its documents again"
+        )
         assert f"run {run} ended at step {end}" in text and "docs/sources.md" in text
     with Client(sealed.flight_url, step=end) as client:  # a trainer that restarts after the run's end
         assert told(client) == [text]
@@ -322,10 +328,15 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
         with pytest.raises(loaderd.SourceDryError):
             for _ in client:
                 steps += 1
-    with Client(d.flight_url, timeout=0.5, prefetch_factor=2) as client, StepLoader(d.flight_url, timeout=0.5, prefetch_factor=2) as loader:
+    with (
+        Client(d.flight_url, timeout=0.5, prefetch_factor=2) as client,
+        StepLoader(d.flight_url, timeout=0.5, prefetch_factor=2) as loader,
+    ):
         for _ in range(steps - 1):
             next(client), next(loader)
-        wait_for(lambda: client._reader._shared.ended and loader._prefetcher._reader._shared.ended)  # both have given up
+        wait_for(
+            lambda: client._reader._shared.ended and loader._prefetcher._reader._shared.ended
+        )  # both have given up
         publish_tokens(d.nats_url, documents(400, seed=2))
         wait_for(lambda: client.info().planned > steps + 4)
         for step in range(steps - 1, steps + 3):
@@ -434,7 +445,10 @@ def test_nobody_there() -> None:
             with pytest.raises(loaderd.UnreachableError, match="refused") as caught:
                 call()
             assert caught.value.facts == {"url": f"grpc://127.0.0.1:{port}"} and "requires TLS" in str(caught.value)
-    with Client("grpc://no-such-host.invalid:1", connect_timeout=0.5) as client, pytest.raises(loaderd.UnreachableError):
+    with (
+        Client("grpc://no-such-host.invalid:1", connect_timeout=0.5) as client,
+        pytest.raises(loaderd.UnreachableError),
+    ):
         next(client)
 
 

@@ -45,7 +45,9 @@ def test_forms_of_addresses(made: list[Made], form: str) -> None:
     assert loader.commit is not None
 
 
-@pytest.mark.parametrize("given", ["", ",", "grpc://a:1,", [], ["grpc://a:1", ""], "http://a:1", ["grpc://a:1", "ftp://b:1"]])
+@pytest.mark.parametrize(
+    "given", ["", ",", "grpc://a:1,", [], ["grpc://a:1", ""], "http://a:1", ["grpc://a:1", "ftp://b:1"]]
+)
 def test_addresses_that_are_none(given: str | list[str]) -> None:
     with pytest.raises(ValueError, match="want grpc://host:port"):
         Client(given)
@@ -126,7 +128,12 @@ def test_a_daemon_that_is_silent_rests_while_another_is_there() -> None:
     a, b = d.pick(), d.pick({"grpc://a:1"})
     assert a is not None and b is not None
     attempts = Retry(d, 300, 60, threading.Event(), StallLog(), "a step")
-    for one, error in ((a, CallTimeoutError("no answer")), (b, ConnectionLostError("refused")), (b, ConnectionLostError("refused")), (b, ConnectionLostError("refused"))):
+    for one, error in (
+        (a, CallTimeoutError("no answer")),
+        (b, ConnectionLostError("refused")),
+        (b, ConnectionLostError("refused")),
+        (b, ConnectionLostError("refused")),
+    ):
         assert attempts.turn() is one
         attempts.failed(error)
     assert d.pick({b.url}) is None
@@ -163,4 +170,8 @@ def test_tickets_name_the_job(made: list[Made]) -> None:
         assert np.array_equal(next(loader)["input_ids"].numpy(), np.zeros((2, 4)))
     with Client(made[2].url, job="probe") as client:
         next(client)
-    assert ["job" in made[0].tickets[0], made[1].tickets[0]["job"], made[2].tickets[0]["job"]] == [False, "eval", "probe"]
+    assert ["job" in made[0].tickets[0], made[1].tickets[0]["job"], made[2].tickets[0]["job"]] == [
+        False,
+        "eval",
+        "probe",
+    ]

@@ -123,7 +123,9 @@ def test_a_daemon_that_hangs_from_the_start(made: list[Made], connect_timeout: f
     made[0].path.swallow.clear()
 
 
-@pytest.mark.parametrize("reason", ["NOT_LEADING", "SHUTTING_DOWN", "REPLAYING", "PLAN_LOG_DOWN", "SOURCE_DOWN", "LATER_THAN_THIS"])
+@pytest.mark.parametrize(
+    "reason", ["NOT_LEADING", "SHUTTING_DOWN", "REPLAYING", "PLAN_LOG_DOWN", "SOURCE_DOWN", "LATER_THAN_THIS"]
+)
 def test_a_daemon_that_cannot_now_is_left(made: list[Made], reason: str) -> None:
     made[0].until, made[0].refusal = 3, typed(reason)
     with Client(urls(made), steps=10) as client:
@@ -227,7 +229,11 @@ def test_one_hangs_while_the_other_comes_back(made: list[Made]) -> None:
 
 def test_paths_that_are_all_slow(made: list[Made]) -> None:
     """Answers take longer than the first timeout, which grows until one arrives."""
-    with Proxy(made[0].port, delay=0.7) as a, Proxy(made[1].port, delay=0.7) as b, Client([a.url, b.url], steps=3) as client:
+    with (
+        Proxy(made[0].port, delay=0.7) as a,
+        Proxy(made[1].port, delay=0.7) as b,
+        Client([a.url, b.url], steps=3) as client,
+    ):
         assert [s.index for s in client] == [0, 1, 2]
 
 
@@ -285,7 +291,10 @@ def test_another_plan_at_the_second_address(made: list[Made]) -> None:
 def test_another_plan_at_a_rank_s_own_address(made: list[Made]) -> None:
     """All ranks read the plan's identity from the same daemon first, so that they cannot start with different plans."""
     made[1].fingerprint = "sha256:2"
-    with Client(urls(made), rank=1, world_size=2) as client, pytest.raises(loaderd.PlanMismatchError, match=made[1].url):
+    with (
+        Client(urls(made), rank=1, world_size=2) as client,
+        pytest.raises(loaderd.PlanMismatchError, match=made[1].url),
+    ):
         next(client)
 
 

@@ -355,7 +355,9 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
         assert client.commit(1, "anybody") == 1
 
 
-def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_commits_of_steps_that_were_not_sent(
+    daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """A trainer commits steps that were sent to its jobs, and after a restart of the daemon the steps that it reads
     then."""
     file = tmp_path / "identities.json"
@@ -386,12 +388,16 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
         assert client.leave("lazy") == 5 and client.commit(6, "big") == 6
 
 
-def test_Commit_OfAnOperatorRetainsDocuments(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """A trainer that joins at a later step commits there, and the job that an operator has added retains earlier
+def test_Commit_OfAnOperatorRetainsDocuments(
+    daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains earlier
     documents."""
     file = tmp_path / "identities.json"
-    tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"})
-    d = daemon({**SETTINGS, "flight.identities": file, "serve.retention": "purge", "serve.purge_delay": "0s"})
+    tokens = create_tokens(
+        request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"}
+    )
+    d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, token=tokens["me"]) as client:
         assert client.commit(0, job="big") == 0

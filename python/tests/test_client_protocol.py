@@ -14,11 +14,20 @@ import loaderd
 from loaderd import Client
 
 INFO = {
-    "run": "r", "fingerprint": "sha256:1", "planned": 9, "ended": False,
-    "committed": 0, "oldest": 0, "commits": {},
-    "config": {"tokenizer": {"vocab_size": 100, "pad": 0}, "packing": {"buckets": [4, 8]},
-               "steps": {"rows": 2}, "attention": "document"},
-}  # fmt: skip
+    "run": "r",
+    "fingerprint": "sha256:1",
+    "planned": 9,
+    "ended": False,
+    "committed": 0,
+    "oldest": 0,
+    "keepers": {},
+    "config": {
+        "tokenizer": {"vocab_size": 100, "pad": 0},
+        "packing": {"buckets": [4, 8]},
+        "steps": {"rows": 2},
+        "attention": "document",
+    },
+}
 SCHEMA = pa.schema([("input_ids", pa.list_(pa.uint16())), ("cu_seqlens", pa.list_(pa.int32()))])
 Message = tuple[pa.RecordBatch, bytes | None]
 
@@ -127,7 +136,10 @@ def typed(reason: str, code: int = 14) -> Exception:
         ([(message(1, rows=1)[0], message(1)[1])], "has 1 rows"),
         ([(message(1, bucket=8)[0], message(1)[1])], "2 rows of 4"),
         ([(message(1)[0], None)], "without metadata"),
-        ([(message(100)[0], message(1)[1])], "part 0 of step 1 of run r has 8 token ids outside the vocabulary of 100 ids; the first is 100"),
+        (
+            [(message(100)[0], message(1)[1])],
+            "part 0 of step 1 of run r has 8 token ids outside the vocabulary of 100 ids; the first is 100",
+        ),
     ],
 )
 def test_nothing_but_the_expected_step_is_accepted(
@@ -215,8 +227,13 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
         next(client)
 
 
-@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.UnreachableError, "no upstream"), (0, loaderd.UnavailableError, "has not reported a cause")])
-def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: float, error: type[Exception], match: str) -> None:
+@pytest.mark.parametrize(
+    ("seconds", "error", "match"),
+    [(0.7, loaderd.UnreachableError, "no upstream"), (0, loaderd.UnavailableError, "has not reported a cause")],
+)
+def test_an_attempt_that_patience_ends(
+    serve: Callable[..., Server], seconds: float, error: type[Exception], match: str
+) -> None:
     """The cause is that of what took most of the time: earlier failed attempts, or the timeout of the current one."""
     over = threading.Event()
     server = serve([Pause(over, seconds), flight.FlightUnavailableError("no upstream")], [Pause(over, 20)])
@@ -328,7 +345,12 @@ def test_masks_are_asked_for_where_they_are_wanted(serve: Callable[..., Server])
     from loaderd.torch import StepLoader
 
     sent = json.dumps(INFO | {"columns": ["input_ids", "cu_seqlens", "loss_runs"]}).encode()
-    for fields, wanted in ((None, True), (["labels"], True), (["num_loss_tokens"], True), (["input_ids", "segment_ids", "num_loss_tokens_global"], False)):
+    for fields, wanted in (
+        (None, True),
+        (["labels"], True),
+        (["num_loss_tokens"], True),
+        (["input_ids", "segment_ids", "num_loss_tokens_global"], False),
+    ):
         server = serve([message(0)], info=sent)
         with StepLoader(server.url, fields=fields) as loader:
             next(loader)

@@ -18,8 +18,13 @@ import loaderd
 from loaderd.torch import StepLoader
 
 COLUMNS = {
-    "twin": ("int32", -1), "half": ("float16", -0.5), "single": ("float32", 1.5), "byte": ("int8", -3), "short": ("int16", -300), "flag": ("bool", "true"),
-}  # fmt: skip
+    "twin": ("int32", -1),
+    "half": ("float16", -0.5),
+    "single": ("float32", 1.5),
+    "byte": ("int8", -3),
+    "short": ("int16", -300),
+    "flag": ("bool", "true"),
+}
 META = {"lang": "string", "year": "int64", "score": "float64"}
 NAMES = [*COLUMNS, *META]
 SETUP = {
@@ -30,7 +35,14 @@ SETUP = {
     **{f"documents.meta.{name}": kind for name, kind in META.items()},
 }
 ARROW = {"Content-Type": "application/vnd.apache.arrow.stream", "Loaderd-Tokenizer": TOKENIZER}
-TYPES = {"twin": pa.int32(), "half": pa.float16(), "single": pa.float32(), "byte": pa.int8(), "short": pa.int16(), "flag": pa.bool_()}
+TYPES = {
+    "twin": pa.int32(),
+    "half": pa.float16(),
+    "single": pa.float32(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "flag": pa.bool_(),
+}
 FILLS = {"twin": -1, "half": -0.5, "single": 1.5, "byte": -3, "short": -300, "flag": True}
 EACH = 1 << 12
 """More than the tokens of any document. `twin` is EACH times a document's number, plus the token's position in it."""
@@ -40,14 +52,23 @@ def values(number: int, n: int) -> dict[str, np.ndarray]:
     """Returns the values of a document's tokens in every column."""
     twin = number * EACH + np.arange(n)
     return {
-        "twin": twin.astype(np.int32), "half": (twin % 100 / 4).astype(np.float16), "single": (twin * 0.5).astype(np.float32),
-        "byte": (twin % 100 - 50).astype(np.int8), "short": (twin % 3000).astype(np.int16), "flag": twin % 3 == 0,
-    }  # fmt: skip
+        "twin": twin.astype(np.int32),
+        "half": (twin % 100 / 4).astype(np.float16),
+        "single": (twin * 0.5).astype(np.float32),
+        "byte": (twin % 100 - 50).astype(np.int8),
+        "short": (twin % 3000).astype(np.int16),
+        "flag": twin % 3 == 0,
+    }
 
 
 def meta(number: int) -> dict[str, Any]:
     """Returns a document's meta: none, partial or complete."""
-    said = {"lang": ["de", "", "日本語", "fr"][number % 4], "year": 1900 + number, "score": number / 8, "unasked": [1, {"x": "}"}]}
+    said = {
+        "lang": ["de", "", "日本語", "fr"][number % 4],
+        "year": 1900 + number,
+        "score": number / 8,
+        "unasked": [1, {"x": "}"}],
+    }
     return {} if number % 5 == 0 else {k: v for i, (k, v) in enumerate(said.items()) if number % 7 != i}
 
 
@@ -65,7 +86,12 @@ def message_of(documents: dict[int, np.ndarray]) -> bytes:
     of = {i: values(i, len(ids)) for i, ids in documents.items()}
     cols: dict[str, Any] = {"ids": pa.array(documents.values(), pa.list_(pa.int32()))}
     for name, kind in TYPES.items():
-        rows = [None if i % 3 == 0 and name != "twin" else [None if i % 11 == 0 and name == "half" else v for v in of[i][name].tolist()] for i in documents]
+        rows = [
+            None
+            if i % 3 == 0 and name != "twin"
+            else [None if i % 11 == 0 and name == "half" else v for v in of[i][name].tolist()]
+            for i in documents
+        ]
         cols[name] = pa.array(rows, pa.list_(kind))
     said = [meta(i) for i in documents]
     cols["lang"] = pa.array([m.get("lang") for m in said], pa.dictionary(pa.int16(), pa.string()))
@@ -96,7 +122,11 @@ def send(d: Any, sent: dict[int, np.ndarray], *, tokens: bool = True) -> None:
             alone = [i for i in some if i % 13 == 0 and tokens]
             await js.publish("docs.web", message_of({i: x for i, x in some.items() if i not in alone}), headers=ARROW)
             for i in alone:
-                headers = {"Content-Type": "application/vnd.loaderd.tokens", "Loaderd-Tokenizer": TOKENIZER, "Loaderd-Meta": json.dumps(meta(i))}
+                headers = {
+                    "Content-Type": "application/vnd.loaderd.tokens",
+                    "Loaderd-Tokenizer": TOKENIZER,
+                    "Loaderd-Meta": json.dumps(meta(i)),
+                }
                 await js.publish("docs.web", some[i].astype("<i4").tobytes(), headers=headers)
         await nc.close()
 
@@ -115,10 +145,19 @@ def made(n: int, longest: int, seed: int = 3) -> dict[int, np.ndarray]:
         ({"packing.method": "concat", "packing.buckets": 64, "packing.atom": 0.5}, True),
         ({"packing.method": "seamless", "packing.buckets": 64, "packing.overlap": 0.3}, False),
         ({"packing.method": "bucketllm", "documents.bos": 7}, True),
-        ({"documents.fim.rate": 0.7, "documents.fim.tokens.prefix": 1, "documents.fim.tokens.middle": 2, "documents.fim.tokens.suffix": 3, "documents.bos": 7,
-          "documents.max_tokens.at": 100}, False),
+        (
+            {
+                "documents.fim.rate": 0.7,
+                "documents.fim.tokens.prefix": 1,
+                "documents.fim.tokens.middle": 2,
+                "documents.fim.tokens.suffix": 3,
+                "documents.bos": 7,
+                "documents.max_tokens.at": 100,
+            },
+            False,
+        ),
     ],
-)  # fmt: skip
+)
 def test_values_stand_with_their_tokens(daemon, settings, once):
     d, sent = daemon({**SETUP, **settings}), made(700, 160)
     send(d, sent)
@@ -131,7 +170,9 @@ def test_values_stand_with_their_tokens(daemon, settings, once):
             twins, ids = step.column("twin"), step.input_ids
             found = {name: step.column(name) for name in COLUMNS}
             said = {name: step.values(name) for name in META}
-            assert {name: x.dtype.name for name, x in found.items()} == {name: kind for name, (kind, _) in COLUMNS.items()}
+            assert {name: x.dtype.name for name, x in found.items()} == {
+                name: kind for name, (kind, _) in COLUMNS.items()
+            }
             seen.update(twins[twins >= 0].tolist())
             pieces = step.sources
             for row in range(step.rows):
@@ -169,7 +210,12 @@ def test_batches_of_torch_have_them(daemon):
     with loaderd.Client(d.flight_url, columns=NAMES) as client:
         client.seal()
         steps = list(client)
-    loaders = [StepLoader(d.flight_url, rank=r, world_size=2, columns=["lang", "twin", "half", "flag", "byte", "short", "single"]) for r in (0, 1)]
+    loaders = [
+        StepLoader(
+            d.flight_url, rank=r, world_size=2, columns=["lang", "twin", "half", "flag", "byte", "short", "single"]
+        )
+        for r in (0, 1)
+    ]
     mock = loaders[0].get_mock_batch()
     assert (mock["half"] == -0.5).all() and mock["lang"] == [[None]] * len(mock["half"])
     for i, (step, *batches) in enumerate(zip(steps, *loaders, strict=True)):
@@ -189,7 +235,10 @@ def test_batches_of_torch_have_them(daemon):
 
 def test_runs_without_columns_have_none(daemon):
     d = daemon({**SETTINGS, "documents.batches": True})
-    with loaderd.Client(d.flight_url, columns=["twin"]) as client, pytest.raises(loaderd.InvalidTicketError, match="unknown column.*twin.*want some of input_ids"):
+    with (
+        loaderd.Client(d.flight_url, columns=["twin"]) as client,
+        pytest.raises(loaderd.InvalidTicketError, match="unknown column.*twin.*want some of input_ids"),
+    ):
         next(client)
     with loaderd.Client(d.flight_url) as client:
         assert not {*NAMES} & {*client.info().columns}

@@ -29,7 +29,9 @@ class Server:
         self.random = random.Random(seed)
         self.stored: list[tuple[int, str]] = []  # sequence, id
         self.sequence = self.random.randrange(50)
-        self.late: list[tuple[int, list[Message], int | None]] = []  # when it takes effect, messages, expected last sequence
+        self.late: list[
+            tuple[int, list[Message], int | None]
+        ] = []  # when it takes effect, messages, expected last sequence
         self.requests = 0
         self.room = 10**9
         self.staged: list[Message] = []
@@ -52,7 +54,9 @@ class Server:
             raise NatsRequestError({"code": 503, "description": "nobody answers"})
         return (self.stored[-1][0], {MESSAGE_ID: self.stored[-1][1]}) if self.stored else (0, {})
 
-    async def headers(self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]) -> None:
+    async def headers(
+        self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
+    ) -> None:
         for sequence, found in [s for s in self.stored if first <= s[0] <= last]:
             self._tick(0.02)
             each(sequence, {MESSAGE_ID: found})
@@ -121,7 +125,12 @@ def test_each_document_once_and_in_order(part, monkeypatch):
             server.room = seed % 7
         places = 1 + seed % 3  # positions of a message in its input; with several, one has no document
         documents = max(places - 1, 1)
-        messages = [Message(b"x" * (i % 5), {MESSAGE_ID: f"id-{i}"}, places * (i + 1) - 1, i % 5, documents=documents, places=places) for i in range(60)]
+        messages = [
+            Message(
+                b"x" * (i % 5), {MESSAGE_ID: f"id-{i}"}, places * (i + 1) - 1, i % 5, documents=documents, places=places
+            )
+            for i in range(60)
+        ]
         positions: list[int] = []
 
         def committed() -> None:
@@ -142,7 +151,9 @@ def test_each_document_once_and_in_order(part, monkeypatch):
         server.faults, server.requests = False, 10**6
         server._tick()  # delayed requests take effect now
         assert [found for _, found in server.stored] == [m.id for m in messages], seed
-        assert committer.tally.documents == 60 * documents and committer.tally.bytes == sum(len(m.payload) for m in messages), seed
+        assert committer.tally.documents == 60 * documents and committer.tally.bytes == sum(
+            len(m.payload) for m in messages
+        ), seed
         assert positions == sorted(positions) and positions[-1] == 60 * places, seed
 
 

@@ -25,9 +25,23 @@ def test_start_stop_start(daemon):
 
 def test_second_daemon_on_the_same_data_is_refused(daemon, loaderd):
     d = daemon()
-    other = subprocess.run([loaderd, "serve", "--data-dir", d.settings["stream.dir"], "--set", "stream.listen=127.0.0.1:0",
-                            "--set", "flight.listen=127.0.0.1:0", "--set", "http.listen=127.0.0.1:0"],
-                           capture_output=True, text=True, timeout=60)
+    other = subprocess.run(
+        [
+            loaderd,
+            "serve",
+            "--data-dir",
+            d.settings["stream.dir"],
+            "--set",
+            "stream.listen=127.0.0.1:0",
+            "--set",
+            "flight.listen=127.0.0.1:0",
+            "--set",
+            "http.listen=127.0.0.1:0",
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
     assert other.returncode == 1
     assert other.stderr.strip().splitlines()[-1].startswith("loaderd: start daemon: ")
     assert str(d.settings["stream.dir"]) in other.stderr

@@ -48,14 +48,38 @@ def test_it_is_installed_and_used(released: Path, tmp_path: Path) -> None:
     home = tmp_path / "home"
     home.mkdir()
     environment = {"HOME": str(home), "PATH": f"{tmp_path / 'env' / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
-    for name in ("PIP_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT", "SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
+    for name in (
+        "PIP_INDEX_URL",
+        "PIP_CONFIG_FILE",
+        "PIP_CERT",
+        "SSL_CERT_FILE",
+        "HTTPS_PROXY",
+        "https_proxy",
+        "NO_PROXY",
+        "no_proxy",
+    ):
         if name in os.environ:  # the machine determines how packages are downloaded
             environment[name] = os.environ[name]
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     python = tmp_path / "env" / "bin" / "python"
-    pip = [python, "-m", "pip", "--disable-pip-version-check", "install", "--quiet", "--only-binary=:all:", "--find-links", released, "--pre"]
-    subprocess.run([*pip, "loaderd"], env=environment | {"PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}, check=True)
-    out = subprocess.run([python, "-I", "-c", USE], env=environment, cwd=home, check=True, stdout=subprocess.PIPE, text=True).stdout
+    pip = [
+        python,
+        "-m",
+        "pip",
+        "--disable-pip-version-check",
+        "install",
+        "--quiet",
+        "--only-binary=:all:",
+        "--find-links",
+        released,
+        "--pre",
+    ]
+    subprocess.run(
+        [*pip, "loaderd"], env=environment | {"PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}, check=True
+    )
+    out = subprocess.run(
+        [python, "-I", "-c", USE], env=environment, cwd=home, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     assert "to the first batch" in out
     print(out)
 
@@ -66,7 +90,9 @@ def test_a_wheel_holds_the_program_alone(released: Path) -> None:
     with zipfile.ZipFile(wheel) as z:
         names = [name.partition("/")[2] for name in z.namelist()]
         metadata = z.read(next(n for n in z.namelist() if n.endswith("METADATA"))).decode()
-    assert {"scripts/loaderd", "licenses/THIRD-PARTY-NOTICES.txt"} <= set(names) and not [n for n in names if n.endswith(".py")]
+    assert {"scripts/loaderd", "licenses/THIRD-PARTY-NOTICES.txt"} <= set(names) and not [
+        n for n in names if n.endswith(".py")
+    ]
     version = wheel.name.split("-")[1]
     assert f"Requires-Dist: loaderd-client[publish]=={version}" in metadata
     assert (released / f"loaderd_client-{version}-py3-none-any.whl").exists()
@@ -87,7 +113,14 @@ def test_a_wheel_holds_the_program_alone(released: Path) -> None:
 def test_Wheel_SizeOfEachPlatform(target: str, tag: str, begins: bytes, tmp_path: Path) -> None:
     """The wheel of a platform has its program, and both are within their size limits. Programs of other platforms
     are not run here."""
-    print(subprocess.run([sys.executable, ROOT / "tools" / "dist.py", tmp_path / "dist", target], check=True, stdout=subprocess.PIPE, text=True).stdout)
+    print(
+        subprocess.run(
+            [sys.executable, ROOT / "tools" / "dist.py", tmp_path / "dist", target],
+            check=True,
+            stdout=subprocess.PIPE,
+            text=True,
+        ).stdout
+    )
     [wheel] = tmp_path.glob(f"dist/loaderd-*{tag}*.whl")
     assert wheel.stat().st_size < LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as z:
@@ -102,13 +135,20 @@ def test_the_source_makes_the_same_wheel(released: Path, tmp_path: Path) -> None
     [client] = released.glob("loaderd_client-*.whl")
     subprocess.run(["tar", "-xf", source, "-C", tmp_path], check=True)
     [folder] = tmp_path.iterdir()
-    subprocess.run([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"], cwd=folder, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", tmp_path / "out"], cwd=folder, check=True
+    )
     assert (tmp_path / "out" / client.name).read_bytes() == client.read_bytes()
 
 
 @pytest.mark.parametrize(
     ("described", "want"),
-    [("v1.2.3-0-gabc", "1.2.3"), ("v1.2.3-5-gabc", "1.2.4.dev5+gREV"), ("v1.2.0rc1-2-gabc", "1.2.0.dev2+gREV"), (None, "0.0.0.dev7+gREV")],
+    [
+        ("v1.2.3-0-gabc", "1.2.3"),
+        ("v1.2.3-5-gabc", "1.2.4.dev5+gREV"),
+        ("v1.2.0rc1-2-gabc", "1.2.0.dev2+gREV"),
+        (None, "0.0.0.dev7+gREV"),
+    ],
 )
 def test_versions_come_from_tags(described: str | None, want: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(str(PYTHON))

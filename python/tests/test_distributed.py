@@ -50,13 +50,18 @@ SNIPPETS = {"README": ("README.md", 0), "ten lines": ("docs/pytorch.md", 0), "ac
 @pytest.mark.parametrize("name", SNIPPETS)
 def test_Loss_GradientsEqualOnAnyNumberOfRanks(daemon, tmp_path, name):
     """The loops of the pages: alone, and with DDP and FSDP on 2 and 4 ranks, which have different numbers of labels."""
-    d = daemon(SETTINGS | {"packing.pool": 16, "packing.holdback": 0, "shuffle.window": 4})
-    masked = [{"ids": ids, "loss": (np.arange(len(ids)) >= len(ids) * (i % 3) / 2).tolist()} for i, ids in enumerate(documents(120))]
+    d = daemon(SETTINGS | {"packing.pool": 16, "packing.hold": 0, "shuffle.window": 4})
+    masked = [
+        {"ids": ids, "loss": (np.arange(len(ids)) >= len(ids) * (i % 3) / 2).tolist()}
+        for i, ids in enumerate(documents(120))
+    ]
     publish(masked, d.nats_url, source="web", tokenizer=TOKENIZER)
     with Client(d.flight_url) as client:
         client.seal()
     page, number = SNIPPETS[name]
-    snippet = [block for source, block in BLOCK.findall((ROOT / page).read_text()) if not source and "loss_sum" in block][number]
+    snippet = [
+        block for source, block in BLOCK.findall((ROOT / page).read_text()) if not source and "loss_sum" in block
+    ][number]
     prelude = "import torch\nfrom torch.nn.functional import cross_entropy\nfrom loaderd.torch import StepLoader\nfrom loaderd.torch.masks import dense_mask\n"
     for wrapper, world in (("none", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 2)):
         job = Job(snippet_gradients, world, tmp_path, d.flight_url, (prelude + snippet, wrapper, VOCABULARY))

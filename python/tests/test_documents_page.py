@@ -54,9 +54,14 @@ def read(d: Any, tokenizer: Any) -> list[Arrived]:
             tokens, mask = spelled(tokenizer, step.input_ids[0].tolist()), step.loss_mask()[0]
             at = 0
             indices = [0] * len(pieces.sequence) if pieces.index is None else pieces.index
-            for sequence, index, length, weight in zip(pieces.sequence, indices, pieces.length, pieces.weight, strict=True):
+            for sequence, index, length, weight in zip(
+                pieces.sequence, indices, pieces.length, pieces.weight, strict=True
+            ):
                 some = range(at, at := at + int(length))
-                found[int(sequence), int(index)] = ([f"[{tokens[k]}]" if mask[k] else tokens[k] for k in some], float(weight))
+                found[int(sequence), int(index)] = (
+                    [f"[{tokens[k]}]" if mask[k] else tokens[k] for k in some],
+                    float(weight),
+                )
     return [document for _, document in sorted(found.items())]
 
 
@@ -70,7 +75,11 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
     given: list[tuple[Any, dict[str, Any]]] = []
     with monkeypatch.context() as m:
         publish = loaderd.publish
-        m.setattr(loaderd, "publish", lambda documents, url, **more: (given.append((documents, more)), publish(documents, url, **more)))
+        m.setattr(
+            loaderd,
+            "publish",
+            lambda documents, url, **more: (given.append((documents, more)), publish(documents, url, **more)),
+        )
         for code, head, payload, _ in examples:
             exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})
             subject, *lines = head.splitlines()
@@ -104,7 +113,9 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
 
 def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.multiple_per_message": True})
+    d = daemon(
+        {**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.batches": True}
+    )
     [(code, head, payload, arrives)] = [e for e in EXAMPLE.findall(PAGE) if ARROW in e[1]]
     exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})
 
@@ -119,7 +130,9 @@ def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_pa
     headers = {k: v for k, v in message.headers.items() if k.startswith(("Content-Type", "Loaderd-Tokenizer"))}
     subject, *lines = head.splitlines()
     assert message.subject == subject
-    assert headers == dict(line.split(": ", 1) for line in lines) | {"Loaderd-Tokenizer": loaderd.Chat(tokenizer).fingerprint}
+    assert headers == dict(line.split(": ", 1) for line in lines) | {
+        "Loaderd-Tokenizer": loaderd.Chat(tokenizer).fingerprint
+    }
     rows = [json.loads(line) for line in payload.replace(" in an Arrow IPC stream", "").splitlines()]
     assert pa.ipc.open_stream(message.data).read_all().to_pylist() == rows
     assert read(d, tokenizer) == [written(one) for one in arrives.split("\n-> ")]
@@ -130,7 +143,9 @@ def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 12, "packing.holdback": 0})
     loaderd.publish([{"parts": [("2+2=", False), ("4", True)], "weight": 0.5}, "Hi"], d.nats_url, source="web")
-    wire, batches = (dict(re.split(r"  +", line) for line in block.splitlines()) for block in ROW.findall(PAGE) if "->" not in block)
+    wire, batches = (
+        dict(re.split(r"  +", line) for line in block.splitlines()) for block in ROW.findall(PAGE) if "->" not in block
+    )
 
     def labels(ids: list[int]) -> str:
         return " ".join("-" if i == -100 else spelled(tokenizer, [i])[0] for i in ids)
@@ -140,10 +155,15 @@ def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
 
     with loaderd.Client(d.flight_url) as client:
         client.seal()
-    [chunk] = flight.connect(d.flight_url).do_get(flight.Ticket(json.dumps({"columns": list(wire)}).encode()), d.with_token)
+    [chunk] = flight.connect(d.flight_url).do_get(
+        flight.Ticket(json.dumps({"columns": list(wire)}).encode()), d.with_token
+    )
     [row], meta = chunk.data.to_pylist(), json.loads(chunk.app_metadata.to_pybytes())
     pad = tokenizer.convert_tokens_to_ids("<|endoftext|>")
-    assert [*spelled(tokenizer, row["input_ids"][:9]), *["PAD" if i == pad else "" for i in row["input_ids"][9:]]] == wire["input_ids"].split()
+    assert [
+        *spelled(tokenizer, row["input_ids"][:9]),
+        *["PAD" if i == pad else "" for i in row["input_ids"][9:]],
+    ] == wire["input_ids"].split()
     assert labels(row["labels"]) == wire["labels"]
     for name in ("segment_ids", "cu_seqlens", "loss_runs", "loss_weights"):
         assert numbers(row[name]) == wire[name]
@@ -155,5 +175,9 @@ def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
         assert labels(batch["labels"][0].tolist()) == batches[f"labels, {form}"]
         assert numbers(batch["loss_weights"][0].tolist()) == batches[f"loss_weights, {form}"]
         assert batch["num_loss_tokens_global"] == 4
-    for said in ("| `step_loss_tokens` | 5 |", "| `step_loss_segments` | 1 |", "| `num_loss_tokens_global` in the batch | 4 |"):
+    for said in (
+        "| `step_loss_tokens` | 5 |",
+        "| `step_loss_segments` | 1 |",
+        "| `num_loss_tokens_global` in the batch | 4 |",
+    ):
         assert said in PAGE

@@ -16,9 +16,11 @@ from loaderd._wire import Metadata, Ticket
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_NAMES = {
-    "BAD_TICKET": "InvalidTicketError", "BAD_TOKEN": "InvalidTokenError", "SILENT_READER": "IdleReaderError",
+    "BAD_TICKET": "InvalidTicketError",
+    "BAD_TOKEN": "InvalidTokenError",
+    "SILENT_READER": "IdleReaderError",
     "STEP_RELEASED": "StepPurgedError",
-}  # fmt: skip
+}
 """Classes that are not named after their reason on the wire."""
 SEED = 20_260_101
 
@@ -177,11 +179,20 @@ def test_metadata() -> None:
 
 
 INFO = {
-    "run": "r", "fingerprint": "sha256:1", "planned": 5, "ended": False,
-    "committed": 2, "oldest": 1, "commits": {"trainer": 2},
-    "config": {"tokenizer": {"vocab_size": 65_536, "pad": 0}, "packing": {"buckets": [64, 128]},
-               "steps": {"rows": 8}, "attention": "row"},
-}  # fmt: skip
+    "run": "r",
+    "fingerprint": "sha256:1",
+    "planned": 5,
+    "ended": False,
+    "committed": 2,
+    "oldest": 1,
+    "keepers": {"trainer": 2},
+    "config": {
+        "tokenizer": {"vocab_size": 65_536, "pad": 0},
+        "packing": {"buckets": [64, 128]},
+        "steps": {"rows": 8},
+        "attention": "row",
+    },
+}
 
 
 def test_run_info() -> None:

@@ -49,7 +49,9 @@ def small() -> dict[str, Any]:
     alphabet = reference.byte_alphabet()
     merges = [("a", "b"), ("b", "c"), ("ab", "c"), ("Ġ", "ab"), ("a", "bc"), ("a", "a"), ("aa", "aa"), ("a", "aa")]
     symbols = [*alphabet.values(), *dict.fromkeys(a + b for a, b in merges)]
-    content = reference.tokenizer_json({}, [], "cl100k", added=[{"id": 900, "content": "<x>"}, {"id": 7, "content": "é \U0001f600\x7f\"\\"}])
+    content = reference.tokenizer_json(
+        {}, [], "cl100k", added=[{"id": 900, "content": "<x>"}, {"id": 7, "content": 'é \U0001f600\x7f"\\'}]
+    )
     content["model"]["vocab"] = {token: i for i, token in enumerate(symbols)}
     content["model"]["merges"] = [" ".join(pair) for pair in merges]
     return content
@@ -57,7 +59,10 @@ def small() -> dict[str, Any]:
 
 def rewritten(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns other spellings of the same tokenizer."""
-    out = {name: copy.deepcopy(content) for name in ("order", "pairs", "defaults", "dead", "twice", "offsets", "ids", "sequence", "extra")}
+    out = {
+        name: copy.deepcopy(content)
+        for name in ("order", "pairs", "defaults", "dead", "twice", "offsets", "ids", "sequence", "extra")
+    }
     rng = random.Random(1)
     vocab = list(content["model"]["vocab"].items())
     rng.shuffle(vocab)
@@ -77,7 +82,9 @@ def rewritten(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     out["sequence"]["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [content["pre_tokenizer"]]}
     out["sequence"]["normalizer"] = {"type": "Sequence", "normalizers": []}
     out["extra"]["model"]["vocab"]["never reached"] = 0
-    out["extra"]["model"]["vocab"] = {t: i if t != "never reached" else 5000 for t, i in out["extra"]["model"]["vocab"].items()}
+    out["extra"]["model"]["vocab"] = {
+        t: i if t != "never reached" else 5000 for t, i in out["extra"]["model"]["vocab"].items()
+    }
     out["extra"]["added_tokens"] = []
     return out
 
@@ -100,7 +107,21 @@ def test_layout_does_not_matter(loaderd: str, tmp_path: pathlib.Path) -> None:
 
 def changes(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """Returns different tokenizers."""
-    names = ("merges", "order", "id", "pattern", "prefix", "nfc", "special", "lstrip", "rstrip", "single_word", "normalized", "added", "whole words")
+    names = (
+        "merges",
+        "order",
+        "id",
+        "pattern",
+        "prefix",
+        "nfc",
+        "special",
+        "lstrip",
+        "rstrip",
+        "single_word",
+        "normalized",
+        "added",
+        "whole words",
+    )
     out = {name: copy.deepcopy(content) for name in names}
     out["merges"]["model"]["merges"].remove("a b")
     out["order"]["model"]["merges"].insert(0, out["order"]["model"]["merges"].pop(1))
@@ -196,10 +217,14 @@ def test_others_have_one_too() -> None:
     texts = ["some text to train on, some more text"] * 5
     unigram = Tokenizer(models.Unigram())
     unigram.pre_tokenizer = pre_tokenizers.Metaspace()
-    unigram.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=40, show_progress=False, unk_token="<unk>", special_tokens=["<unk>"]))
+    unigram.train_from_iterator(
+        texts, trainers.UnigramTrainer(vocab_size=40, show_progress=False, unk_token="<unk>", special_tokens=["<unk>"])
+    )
     wordpiece = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     wordpiece.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    wordpiece.train_from_iterator(texts, trainers.WordPieceTrainer(vocab_size=60, show_progress=False, special_tokens=["[UNK]"]))
+    wordpiece.train_from_iterator(
+        texts, trainers.WordPieceTrainer(vocab_size=60, show_progress=False, special_tokens=["[UNK]"])
+    )
     found = set()
     for tokenizer in (unigram, wordpiece):
         one = fingerprint(tokenizer)
@@ -233,7 +258,9 @@ def test_what_is_no_tokenizer(what: object) -> None:
         fingerprint(what)
 
 
-@pytest.mark.parametrize("text", ["{}", '{"model":{"vocab":{"a":NaN}}}', '{"model":{"type":"BPE","vocab":{},"merges":["a b c"]}}'])
+@pytest.mark.parametrize(
+    "text", ["{}", '{"model":{"vocab":{"a":NaN}}}', '{"model":{"type":"BPE","vocab":{},"merges":["a b c"]}}']
+)
 def test_malformed_content(text: str) -> None:
     with pytest.raises(ValueError, match="tokenizer.json"):
         fingerprint(text)

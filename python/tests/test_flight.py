@@ -14,7 +14,14 @@ import pyarrow.flight as flight
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-SMALL = {"packing.buckets": "256", "packing.pool": 64, "packing.max_age": 256, "shuffle.window": 16, "steps.rows": 8, "serve.stall_timeout": "30s"}
+SMALL = {
+    "packing.buckets": "256",
+    "packing.pool": 64,
+    "packing.max_age": 256,
+    "shuffle.window": 16,
+    "steps.rows": 8,
+    "serve.stall_timeout": "30s",
+}
 
 
 def texts(n: int) -> list[str]:
@@ -38,7 +45,10 @@ def publish(daemon, messages: list[tuple[bytes, dict[str, str]]], subject: str =
 
 def action(daemon, name: str, **body: object) -> list[dict]:
     client = flight.connect(daemon.flight_url)
-    return [json.loads(r.body.to_pybytes()) for r in client.do_action(flight.Action(name, json.dumps(body).encode()), daemon.with_token)]
+    return [
+        json.loads(r.body.to_pybytes())
+        for r in client.do_action(flight.Action(name, json.dumps(body).encode()), daemon.with_token)
+    ]
 
 
 def read(daemon, **ticket: object) -> list[tuple[dict, dict[str, np.ndarray]]]:
@@ -62,22 +72,38 @@ def read(daemon, **ticket: object) -> list[tuple[dict, dict[str, np.ndarray]]]:
 
 def tokens_of(loaderd, documents: list[str]) -> list[list[int]]:
     lines = "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(documents))
-    out = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2"], input=lines, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [loaderd, "tokenize", "--tokenizer", "gpt2"], input=lines, capture_output=True, text=True, check=True
+    ).stdout
     return [json.loads(line)["ids"] for line in out.splitlines()]
 
 
 def test_every_token_of_every_document_arrives_once(daemon, loaderd):
     d = daemon(SMALL)
     documents = texts(60)
-    publish(d, [(t.encode(), {}) if i % 2 else (json.dumps({"id": f"d{i}", "text": t}).encode(), {"Content-Type": "application/json"})
-                for i, t in enumerate(documents)])
+    publish(
+        d,
+        [
+            (t.encode(), {})
+            if i % 2
+            else (json.dumps({"id": f"d{i}", "text": t}).encode(), {"Content-Type": "application/json"})
+            for i, t in enumerate(documents)
+        ],
+    )
     assert action(d, "seal")[0]["sequence"] == len(documents)
     end = 50256
     expected = [ids + [end] for ids in tokens_of(loaderd, documents)]
     whole = None
     for world in (1, 2, 4):
-        ranks = [read(d, rank=r, world=world, columns=["input_ids", "segment_ids", "position_ids", "labels", "cu_seqlens", "documents"])
-                 for r in range(world)]
+        ranks = [
+            read(
+                d,
+                rank=r,
+                world=world,
+                columns=["input_ids", "segment_ids", "position_ids", "labels", "cu_seqlens", "documents"],
+            )
+            for r in range(world)
+        ]
         assert len({len(r) for r in ranks}) == 1
         got: dict[int, dict[int, int]] = {}
         rows = []
@@ -108,7 +134,9 @@ def test_every_token_of_every_document_arrives_once(daemon, loaderd):
 def check_row(c: dict, i: int, length: int) -> None:
     """Checks that segments, positions, labels and cu_seqlens of a row agree."""
     pieces = c["documents"][i]
-    segments = np.concatenate([np.full(p["length"], k + 1) for k, p in enumerate(pieces)] or [np.zeros(0, int)]).astype(int)
+    segments = np.concatenate([np.full(p["length"], k + 1) for k, p in enumerate(pieces)] or [np.zeros(0, int)]).astype(
+        int
+    )
     positions = np.concatenate([np.arange(p["length"]) for p in pieces] or [np.zeros(0, int)]).astype(int)
     n = len(segments)
     assert np.array_equal(c["segment_ids"][i, :n], segments) and not c["segment_ids"][i, n:].any()
@@ -134,7 +162,11 @@ def test_bad_messages_do_not_stop_the_run(daemon):
     action(d, "seal")
     assert read(d, columns=["input_ids"])
     stats = action(d, "stats")[0]
-    assert (stats["skipped_documents"]["undecodable"], stats["skipped_documents"]["empty"], stats["documents"]) == (len(bad), 1, 41)
+    assert (stats["skipped_documents"]["undecodable"], stats["skipped_documents"]["empty"], stats["documents"]) == (
+        len(bad),
+        1,
+        41,
+    )
 
 
 def test_killed_daemon_continues(daemon):
@@ -184,13 +216,17 @@ def test_errors_name_their_cause(daemon, ticket, exception, reason):
 
 def test_readme_example(daemon):
     """Runs the pyarrow example of the README unchanged."""
-    (example,) = [e for e in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "pyarrow" in e]
+    (example,) = [
+        e for e in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "pyarrow" in e
+    ]
     assert len([line for line in example.splitlines() if line]) == 12
     d = daemon(SMALL)
     publish(d, [(t.encode(), {}) for t in texts(60)])
     action(d, "seal")
     example = example.replace("grpc://127.0.0.1:8815", d.flight_url)
     (d.folder / "loaderd-data").symlink_to(d.folder / "data")
-    out = subprocess.run([sys.executable, "-c", example], cwd=d.folder, capture_output=True, text=True, check=True, timeout=60).stdout
+    out = subprocess.run(
+        [sys.executable, "-c", example], cwd=d.folder, capture_output=True, text=True, check=True, timeout=60
+    ).stdout
     lines = out.splitlines()
     assert lines[0].startswith("0 (4, 256) tokens: ") and len(lines) == read(d)[-1][0]["step"] + 1

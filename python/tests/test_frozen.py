@@ -43,7 +43,20 @@ def sealed(module_daemon):
 
 
 def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str, Any]:
-    command = [loaderd, "run", "export", "--flight", d.flight_url, "--format", kind, "--out", out, "--file-steps", "7", "--json", *flags]
+    command = [
+        loaderd,
+        "export",
+        "--flight",
+        d.flight_url,
+        "--format",
+        kind,
+        "--out",
+        out,
+        "--file-steps",
+        "7",
+        "--json",
+        *flags,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -63,7 +76,11 @@ def public(step: Step) -> dict[str, Any]:
             value = value() if callable(value) else value
         except ValueError as error:  # the reader does not request the column
             value = str(error)
-        found |= {f"sources {f.name}": getattr(value, f.name) for f in fields(value)} if isinstance(value, Sources) else {name: value}
+        found |= (
+            {f"sources {f.name}": getattr(value, f.name) for f in fields(value)}
+            if isinstance(value, Sources)
+            else {name: value}
+        )
     weights = () if step.sources is None or step.sources.weight is None else ("loss_weights",)
     for labels in ("unshifted", "shifted"):
         form = BatchFormat.checked([*FIELDS, *SOURCE_FIELDS, *weights], torch.int64, labels, None)
@@ -133,13 +150,20 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
     assert export(loaderd, sealed, folder, "parquet", "--steps", "0:24") == more
 
     def refused(*flags: str) -> str:
-        done = subprocess.run([loaderd, "run", "export", "--flight", sealed.flight_url, "--out", folder, *flags], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [loaderd, "export", "--flight", sealed.flight_url, "--out", folder, *flags],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert done.returncode != 0
         return done.stderr
 
     assert "another format: parquet, not arrow" in refused("--format", "arrow", "--file-steps", "7", "--steps", "0:24")
     assert "another steps in a file" in refused("--format", "parquet", "--steps", "0:24")
-    assert "another columns" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:24", "--columns", "input_ids")
+    assert "another columns" in refused(
+        "--format", "parquet", "--file-steps", "7", "--steps", "0:24", "--columns", "input_ids"
+    )
     assert "another first step" in refused("--format", "parquet", "--file-steps", "7", "--steps", "1:24")
     damaged = folder / "part-00000007.parquet"
     data = bytearray(damaged.read_bytes())
@@ -166,7 +190,10 @@ def test_Frozen_RefusesIDsOutsideTheVocabulary(sealed, loaderd, tmp_path, kind):
     data = file.read_bytes()
     at = data.index(found.ravel()[index : index + 8].tobytes())
     file.write_bytes(data[:at] + size.to_bytes(length, "little") + data[at + length :])
-    with pytest.raises(ProtocolError, match=rf"step 0 of run .* has 1 token ids outside the vocabulary of {size:,} ids; the first is {size}"):
+    with pytest.raises(
+        ProtocolError,
+        match=rf"step 0 of run .* has 1 token ids outside the vocabulary of {size:,} ids; the first is {size}",
+    ):
         next(Frozen(folder))
 
 
@@ -177,13 +204,21 @@ def test_other_programs_read_the_files(sealed, loaderd, tmp_path):
     langs = [row for s in steps for row in s.values("lang")]
     for kind in ("parquet", "arrow", "npy"):
         export(loaderd, sealed, tmp_path / kind, kind, "--steps", "0:7")
-    tables = [pq.read_table(tmp_path / "parquet" / "part-00000000.parquet"), pa.ipc.open_file(tmp_path / "arrow" / "part-00000000.arrow").read_all()]
+    tables = [
+        pq.read_table(tmp_path / "parquet" / "part-00000000.parquet"),
+        pa.ipc.open_file(tmp_path / "arrow" / "part-00000000.arrow").read_all(),
+    ]
     for table in tables:
         table.validate(full=True)
         assert table["input_ids"].to_pylist() == ids and table["lang"].to_pylist() == langs
-        assert table["step"].to_pylist() == [s.index for s in steps for _ in range(s.rows)] and table["row"].to_pylist() == list(range(8)) * 7
+        assert (
+            table["step"].to_pylist() == [s.index for s in steps for _ in range(s.rows)]
+            and table["row"].to_pylist() == list(range(8)) * 7
+        )
         assert table["bucket"].to_pylist() == [s.bucket for s in steps for _ in range(s.rows)]
-    assert tables[0].schema.types == tables[1].cast(tables[0].schema).schema.types and tables[0].equals(tables[1].cast(tables[0].schema))
+    assert tables[0].schema.types == tables[1].cast(tables[0].schema).schema.types and tables[0].equals(
+        tables[1].cast(tables[0].schema)
+    )
     where = tmp_path / "npy" / "part-00000000"
     flat, offsets = np.load(where / "input_ids.npy", mmap_mode="r"), np.load(where / "input_ids.offsets.npy")
     assert [flat[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)] == ids
@@ -191,7 +226,20 @@ def test_other_programs_read_the_files(sealed, loaderd, tmp_path):
 
 def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
     wanted = export(loaderd, sealed, tmp_path / "whole", "npy", "--steps", "0:25", "--file-steps", "1")
-    command = [loaderd, "run", "export", "--flight", sealed.flight_url, "--format", "npy", "--out", tmp_path / "x", "--file-steps", "1", "--steps", "0:25"]
+    command = [
+        loaderd,
+        "export",
+        "--flight",
+        sealed.flight_url,
+        "--format",
+        "npy",
+        "--out",
+        tmp_path / "x",
+        "--file-steps",
+        "1",
+        "--steps",
+        "0:25",
+    ]
     for _ in range(3):
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert process.stderr is not None and process.stderr.readline()  # of the first part that it finishes
@@ -208,7 +256,9 @@ def test_sources_of_a_mixture(daemon, loaderd, tmp_path):
     for world, sources in ((1, True), (4, None), (2, False)):
         for rank in range(world):
             with Client(d.flight_url, rank=rank, world_size=world, sources=sources, steps=12) as client:
-                for a, b in zip(client, Frozen(tmp_path / "x", rank=rank, world_size=world, sources=sources), strict=True):
+                for a, b in zip(
+                    client, Frozen(tmp_path / "x", rank=rank, world_size=world, sources=sources), strict=True
+                ):
                     same(public(a), public(b))
 
 
@@ -230,14 +280,24 @@ LOSSES = {
     "rows": {"attention": "row"},
     "one bucket": {"packing.buckets": 64, "packing.method": "bfd"},
     "sources": {k: v for k, v in MIXED.items() if k not in SETTINGS},
-    "sources, one with rows": {"sources.code.weight": 1, "sources.web.weight": 2, "sources.code.packing.method": "concat",
-                               "sources.code.packing.buckets": 128, "sources.code.attention": "row"},
-}  # fmt: skip
+    "sources, one with rows": {
+        "sources.code.weight": 1,
+        "sources.web.weight": 2,
+        "sources.code.packing.method": "concat",
+        "sources.code.packing.buckets": 128,
+        "sources.code.attention": "row",
+    },
+}
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, name):
-    d = daemon(SETTINGS | {"documents.meta.lang": "string", "steps.rows": 4, "packing.holdback": 0} | LOSSES[name] | {"packing.pool": 16, "shuffle.window": 4})
+    d = daemon(
+        SETTINGS
+        | {"documents.meta.lang": "string", "steps.rows": 4, "packing.hold": 0}
+        | LOSSES[name]
+        | {"packing.pool": 16, "shuffle.window": 4}
+    )
     mixed = any(key.startswith("sources.") for key in LOSSES[name])
     for seed, source in enumerate(("code", "web")):
         publish(spoken(60, seed), d.nats_url, source=source, tokenizer=TOKENIZER)
@@ -252,7 +312,9 @@ def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, na
             with Client(d.flight_url, rank=rank, world_size=world, **arguments) as client:
                 wanted = [public(step) for step in client]
             for kind in FORMATS:
-                for want, step in zip(wanted, Frozen(tmp_path / kind, rank=rank, world_size=world, **arguments), strict=True):
+                for want, step in zip(
+                    wanted, Frozen(tmp_path / kind, rank=rank, world_size=world, **arguments), strict=True
+                ):
                     same(want, public(step))
     export(loaderd, d, tmp_path / "ids", "arrow", "--columns", "input_ids,cu_seqlens")
     with pytest.raises(LoaderdError, match="has tokens without a loss, and the export in .* has no column loss_runs"):
@@ -279,5 +341,9 @@ def test_mosaicml_reads_the_shards(sealed, loaderd, tmp_path):
     with Client(sealed.flight_url, steps=20, columns=["lang", "half"]) as client:
         steps = list(client)
     found = made_by_libraries("read_shards.py", tmp_path / "mds", "input_ids", "lang", "half", "step")
-    rows = [(i, v, h, s.index) for s in steps for i, v, h in zip(s.input_ids.tolist(), s.values("lang"), s.column("half").tolist(), strict=True)]
+    rows = [
+        (i, v, h, s.index)
+        for s in steps
+        for i, v, h in zip(s.input_ids.tolist(), s.values("lang"), s.column("half").tolist(), strict=True)
+    ]
     assert [tuple(x) for x in found] == rows

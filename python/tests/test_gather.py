@@ -54,17 +54,24 @@ def test_what_a_document_says_comes_with_it(daemon: Any) -> None:
             mask[:], weight = True, 1.0
         if i % 4 == 3:
             mask[1:] = False
-        sent.append([
-            t,
-            {"ids": t, "loss": mask, "weight": weight},
-            {"ids": t.tolist(), "loss": mask.tolist(), "id": f"page {i}", "weight": weight},
-            {"ids": t, "loss_runs": [1, len(t) - 1], "weight": weight, "id": i},
-        ][i % 4])  # fmt: skip
+        sent.append(
+            [
+                t,
+                {"ids": t, "loss": mask, "weight": weight},
+                {"ids": t.tolist(), "loss": mask.tolist(), "id": f"page {i}", "weight": weight},
+                {"ids": t, "loss_runs": [1, len(t) - 1], "weight": weight, "id": i},
+            ][i % 4]
+        )
         wanted.append((ended([t])[0], [*mask.tolist(), bool(mask[-1])], weight))
     done = publish(sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=64)
     assert (done.documents, done.position, done.last_sequence) == (500, 500, 8)
     # Ids belong to documents: a repeated id is a duplicate, regardless of its message.
-    assert publish([{"ids": [1], "id": "page 2"}, {"ids": [1, 2]}], d.nats_url, source="web", tokenizer=TOKENIZER, gather=64).documents == 2
+    assert (
+        publish(
+            [{"ids": [1], "id": "page 2"}, {"ids": [1, 2]}], d.nats_url, source="web", tokenizer=TOKENIZER, gather=64
+        ).documents
+        == 2
+    )
     got, _ = read(d)
     assert got.pop((9, 1)) == ([1, 2, END], [True] * 3, 1.0)
     assert [x for _, x in sorted(got.items())] == wanted
@@ -84,7 +91,9 @@ def test_an_input_is_gathered_equally_whenever_it_goes_on(daemon: Any) -> None:
 
     with pytest.raises(RuntimeError) as caught:
         publish(failing(100), source="web", **options)
-    assert "90 documents are confirmed, and all before position 90" in "".join(getattr(caught.value, "__notes__", ["90 documents are confirmed, and all before position 90"]))
+    assert "90 documents are confirmed, and all before position 90" in "".join(
+        getattr(caught.value, "__notes__", ["90 documents are confirmed, and all before position 90"])
+    )
     with pytest.raises(RuntimeError):
         publish(failing(95), source="web", **options)
     done = asyncio.run(apublish(iter(tokens[:640]), source="web", **options))
@@ -146,19 +155,38 @@ def test_documents_that_are_left_out(daemon: Any) -> None:
     d = daemon(SEVERAL)
     tokens: list[Any] = documents(40)
     sent = list(tokens)
-    sent[3], sent[4], sent[7], sent[20] = "a text", [[1]], {"ids": np.zeros(9_000_000, np.int32)}, {"ids": tokens[20], "path": "a/b"}
+    sent[3], sent[4], sent[7], sent[20] = (
+        "a text",
+        [[1]],
+        {"ids": np.zeros(9_000_000, np.int32)},
+        {"ids": tokens[20], "path": "a/b"},
+    )
     sent[21] = {"ids": tokens[21], "meta": {"lang": "en"}}
     rejected: list[InvalidDocumentError] = []
-    options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 8, "name": "x", "on_reject": rejected.append}
+    options: Any = {
+        "url": d.nats_url,
+        "source": "web",
+        "tokenizer": TOKENIZER,
+        "gather": 8,
+        "name": "x",
+        "on_reject": rejected.append,
+    }
     done = publish(sent[:11], **options)
     assert (done.documents, done.rejected, done.position) == (8, 3, 11)
-    assert "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, tokenizer" in str(rejected[0])
+    assert (
+        "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, tokenizer"
+        in str(rejected[0])
+    )
     assert isinstance(rejected[2], DocumentTooLargeError)
     done = publish(sent, **options)
     assert (done.documents, done.rejected, done.position) == (27, 2, 40)
-    assert "document 20: path requires a message with one document" in str(rejected[3]) and "document 21: meta 'lang': declare it with its type" in str(rejected[4])
+    assert "document 20: path requires a message with one document" in str(
+        rejected[3]
+    ) and "document 21: meta 'lang': declare it with its type" in str(rejected[4])
     one_too_long = int(rejected[2].facts["limit"]) // 4 - 2000
-    assert publish([{"ids": np.zeros(one_too_long, np.int32)}], **{**options, "name": "z"}).rejected == 1, "with the form of several documents around it"
+    assert publish([{"ids": np.zeros(one_too_long, np.int32)}], **{**options, "name": "z"}).rejected == 1, (
+        "with the form of several documents around it"
+    )
     assert isinstance(rejected[-1], DocumentTooLargeError)
     with pytest.raises(InvalidDocumentError, match="document 3: gather"):
         publish(sent, **{**options, "name": "y", "on_reject": None})
@@ -220,7 +248,14 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
         columns = {name: x for name, x in values(i, len(ids)).items() if name == "twin" or (i + len(name)) % 4}
         given = {name: x.tolist() if i % 2 else x for name, x in columns.items()} if i % 10 != 1 else None
         rows.append({"ids": ids, "columns": given, "meta": said[i] if i % 4 else None})
-    options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": gather, "columns": TYPES, "meta": META}
+    options: Any = {
+        "url": d.nats_url,
+        "source": "web",
+        "tokenizer": TOKENIZER,
+        "gather": gather,
+        "columns": TYPES,
+        "meta": META,
+    }
     assert publish(rows, name="x", **options).last_sequence == 300 // gather
     assert publish(rows, name="x", **options).documents == 0
     rows[-1]["columns"]["twin"][0] += 1
@@ -243,7 +278,9 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
                     whole = values(i, len(sent[i]))
                     for name in COLUMNS:
                         brings = i % 10 != 1 and (name == "twin" or (i + len(name)) % 4)
-                        wanted = [*(whole[name] if brings else [FILLS[name]] * len(sent[i])), FILLS[name]][start : start + n]
+                        wanted = [*(whole[name] if brings else [FILLS[name]] * len(sent[i])), FILLS[name]][
+                            start : start + n
+                        ]
                         assert found[name][row, at : at + n].tolist() == wanted
                         seen += n
                     at += n
@@ -251,19 +288,22 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
     assert d.metric("loaderd_undecodable_documents_total") == 0
 
 
-@pytest.mark.parametrize(("columns", "problem"), [
-    ([1, 2], "columns is a list"),
-    ({"other": [1, 2]}, "columns .'other'.: declare them with their types"),
-    ({"twin": [1]}, "column twin has the shape .1., want one value for each of the document's 2 tokens"),
-    ({"twin": [[1, 2]]}, "column twin has the shape .1, 2."),
-    ({"twin": [0.5, 1]}, "column twin has type float64, want int32"),
-    ({"byte": [1, 300]}, "column byte has values from 1 to 300, outside the range of int8"),
-    ({"flag": [0, 1]}, "column flag has type int64, want bool"),
-    ({"half": ["a", "b"]}, "column half has type"),
-    ({"half": [[1], [2, 3]]}, "column half"),
-    ({"half": [1, -70000.0]}, "column half has finite values of up to 70000.0, outside the range of float16"),
-    ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, outside the range of float16"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        ([1, 2], "columns is a list"),
+        ({"other": [1, 2]}, "columns .'other'.: declare them with their types"),
+        ({"twin": [1]}, "column twin has the shape .1., want one value for each of the document's 2 tokens"),
+        ({"twin": [[1, 2]]}, "column twin has the shape .1, 2."),
+        ({"twin": [0.5, 1]}, "column twin has type float64, want int32"),
+        ({"byte": [1, 300]}, "column byte has values from 1 to 300, outside the range of int8"),
+        ({"flag": [0, 1]}, "column flag has type int64, want bool"),
+        ({"half": ["a", "b"]}, "column half has type"),
+        ({"half": [[1], [2, 3]]}, "column half"),
+        ({"half": [1, -70000.0]}, "column half has finite values of up to 70000.0, outside the range of float16"),
+        ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, outside the range of float16"),
+    ],
+)
 def test_columns_that_are_none(columns: Any, problem: str) -> None:
     with pytest.raises(InvalidDocumentError, match=f"document 7: {problem}"):
         Encoder("web", fingerprint=TOKENIZER, columns=TYPES).encode({"ids": [1, 2], "columns": columns}, 7)
@@ -272,10 +312,17 @@ def test_columns_that_are_none(columns: Any, problem: str) -> None:
 def test_values_that_are_none(daemon: Any) -> None:
     d = daemon(SETUP)
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 2, "meta": META}
-    for meta, problem in (({"lang": 1}, "meta 'lang' is 1, want string"), ({"year": 1.5}, "meta 'year' is 1.5, want int64"), ({"year": True}, "want int64"),
-                          ({"year": 2**63}, "outside the range of int64"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': declare it"),
-                          ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the limit of 1,024"), ({"lang": "\ud800"}, "not valid Unicode text"),
-                          ({"score": 10**400}, "outside the range of float64")):  # fmt: skip
+    for meta, problem in (
+        ({"lang": 1}, "meta 'lang' is 1, want string"),
+        ({"year": 1.5}, "meta 'year' is 1.5, want int64"),
+        ({"year": True}, "want int64"),
+        ({"year": 2**63}, "outside the range of int64"),
+        ({"score": "a"}, "want float64"),
+        ({"other": 1}, "meta 'other': declare it"),
+        ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the limit of 1,024"),
+        ({"lang": "\ud800"}, "not valid Unicode text"),
+        ({"score": 10**400}, "outside the range of float64"),
+    ):
         with pytest.raises(InvalidDocumentError, match=f"document 0: .*{problem}"):
             publish([{"ids": [1], "meta": meta}], **options)
 
@@ -299,7 +346,10 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
     masked = {"ids": np.full(40_000, 5), "loss": np.arange(40_000) % 2, "id": "masked"}
     rows = [{"ids": [1]}, masked, {"ids": [2], "meta": {"text": "x" * 65_536}}, {"ids": [3]}]
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
-    with pytest.raises(DocumentTooLargeError, match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535"):
+    with pytest.raises(
+        DocumentTooLargeError,
+        match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535",
+    ):
         publish(rows[1:2], start=1, **options)
     rejected: list[InvalidDocumentError] = []
     done = publish(rows, on_reject=rejected.append, **options)
@@ -313,7 +363,16 @@ def test_text_has_no_columns() -> None:
         Encoder("web", columns=TYPES).encode({"text": "a", "columns": {"twin": [1]}}, 0)
 
 
-@pytest.mark.parametrize("options", [{"columns": {"x": "float64"}}, {"columns": {"ids": "int8"}}, {"columns": ["x"]}, {"meta": {"x": "int32"}}, {"meta": {"id": "string"}}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"columns": {"x": "float64"}},
+        {"columns": {"ids": "int8"}},
+        {"columns": ["x"]},
+        {"meta": {"x": "int32"}},
+        {"meta": {"id": "string"}},
+    ],
+)
 def test_types_that_are_none(options: Any) -> None:
     with pytest.raises(ValueError, match="columns|meta"):
         publish([], source="web", **options)

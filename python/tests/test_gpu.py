@@ -104,7 +104,12 @@ def test_nothing_waits_for_the_device(sealed, on_host):
 
 def test_host_memory_is_pinned(sealed, on_host):
     """By default, if a device is available: copies from pinned memory are asynchronous."""
-    for options, pinned in (({}, True), ({"pin_memory": True}, True), ({"pin_memory": False}, False), ({"device": "cpu"}, False)):
+    for options, pinned in (
+        ({}, True),
+        ({"pin_memory": True}, True),
+        ({"pin_memory": False}, False),
+        ({"device": "cpu"}, False),
+    ):
         with StepLoader(sealed.flight_url, **options) as loader:
             batch = next(loader)
             assert {v.is_pinned() for v in batch.values() if isinstance(v, torch.Tensor)} == {pinned}
@@ -127,9 +132,15 @@ def attend_varlen(batch):
     return attend
 
 
-@pytest.mark.parametrize(("attention", "kind", "error"), [
-    (attend_dense, torch.float32, 1e-4), (attend_flex, torch.float32, 5e-3), (attend_flex, torch.bfloat16, 3e-2), (attend_varlen, torch.bfloat16, 3e-2),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("attention", "kind", "error"),
+    [
+        (attend_dense, torch.float32, 1e-4),
+        (attend_flex, torch.float32, 5e-3),
+        (attend_flex, torch.bfloat16, 3e-2),
+        (attend_varlen, torch.bfloat16, 3e-2),
+    ],
+)
 def test_kernels_stay_within_documents(sealed, on_host, attention, kind, error):
     """Outputs and gradients are those of every document alone, in 64 bits."""
     by_length = {b["input_ids"].shape[1]: b for b in on_host}

@@ -24,13 +24,20 @@ HERE = Path(__file__).resolve().parent
 
 def made(folder: Path, *which: str, libraries: bool = False) -> dict[str, Any]:
     """Writes files in a separate process, because the libraries and the test's own are incompatible."""
-    subprocess.run([sys.executable, HERE / "files_of_others.py", folder, *which], check=True, env=environment(folder, libraries))
+    subprocess.run(
+        [sys.executable, HERE / "files_of_others.py", folder, *which], check=True, env=environment(folder, libraries)
+    )
     return json.loads((folder / "expected.json").read_text())
 
 
 def made_by_libraries(program: str, folder: Path, *arguments: str) -> Any:
     """Returns the JSON output of a program that uses the libraries."""
-    done = subprocess.run([sys.executable, HERE / program, folder, *arguments], check=True, stdout=subprocess.PIPE, env=environment(folder.parent, True))
+    done = subprocess.run(
+        [sys.executable, HERE / program, folder, *arguments],
+        check=True,
+        stdout=subprocess.PIPE,
+        env=environment(folder.parent, True),
+    )
     return json.loads(done.stdout)
 
 
@@ -38,12 +45,23 @@ def environment(folder: Path, libraries: bool) -> dict[str, str]:
     paths = [site for site in sys.path if site.endswith("site-packages")]
     if libraries:
         paths.append(str(site_packages("formats")))
-    return os.environ | {"PYTHONPATH": os.pathsep.join(paths), "PYTHONDONTWRITEBYTECODE": "1", "HF_HOME": str(folder / "cache")}
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(paths),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "HF_HOME": str(folder / "cache"),
+    }
 
 
 def imported(loaderd: Path, folder: Path, case: dict[str, Any], *flags: str) -> dict[str, Any]:
     """Returns the command's output for a case."""
-    command = [loaderd, "import", "--json", *flags, *case.get("flags", []), *(["--tokenizer", "gpt2"] if case.get("tokens") else [])]
+    command = [
+        loaderd,
+        "import",
+        "--json",
+        *flags,
+        *case.get("flags", []),
+        *(["--tokenizer", "gpt2"] if case.get("tokens") else []),
+    ]
     done = subprocess.run([*command, *(folder / p for p in case["paths"])], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -66,12 +84,24 @@ def check(loaderd: Path, d: Any, folder: Path, cases: dict[str, Any]) -> None:
         said = imported(loaderd, folder, case, "--dry-run")
         lengths = [len(x) if case.get("tokens") else len(x.encode()) for x in wanted]
         assert (said["documents"], said["tokens"] or said["bytes"]) == (len(wanted), sum(lengths)), (name, said)
-        assert {f["format"] for f in said["formats"]} == {case["format"]} and said["complete"] and not said["problems"], (name, said)
+        assert (
+            {f["format"] for f in said["formats"]} == {case["format"]} and said["complete"] and not said["problems"]
+        ), (name, said)
         assert (said["lengths"]["shortest"], said["lengths"]["longest"]) == (min(lengths), max(lengths)), name
-        assert said["first"]["text"] == wanted[0][:400] if "text" in said["first"] else said["first"]["ids"] == wanted[0][:32], name
+        assert (
+            said["first"]["text"] == wanted[0][:400]
+            if "text" in said["first"]
+            else said["first"]["ids"] == wanted[0][:32]
+        ), name
         left = {k: v["count"] for k, v in said["left_out"].items() if k != "empty"}
         assert left == case.get("left_out", {}), (name, left)
-        flags = ["--nats", d.nats_url, "--source", name.replace(".", "-"), *(["--meta", ",".join(case["meta"])] if "meta" in case else [])]
+        flags = [
+            "--nats",
+            d.nats_url,
+            "--source",
+            name.replace(".", "-"),
+            *(["--meta", ",".join(case["meta"])] if "meta" in case else []),
+        ]
         summary = imported(loaderd, folder, case, *flags)
         assert (summary["documents"], summary["inputs"]) == (len(wanted), summary["inputs_complete"]), (name, summary)
         messages = asyncio.run(stored(d.operator_url, last + 1, len(wanted)))
@@ -91,8 +121,18 @@ def test_files_of_numpy_and_datasets(daemon, loaderd, tmp_path):
 
 def test_values_of_documents_come_along(daemon, loaderd, tmp_path):
     made(tmp_path, "saved")
-    d = daemon({**SETTINGS, "tokenizer.name": "gpt2", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto", "packing.buckets": 4096,
-                "documents.meta.language": "string", "documents.meta.stars": "int64"})  # fmt: skip
+    d = daemon(
+        {
+            **SETTINGS,
+            "tokenizer.name": "gpt2",
+            "tokenizer.fingerprint": "",
+            "tokenizer.vocab_size": 0,
+            "tokenizer.end": "auto",
+            "packing.buckets": 4096,
+            "documents.meta.language": "string",
+            "documents.meta.stars": "int64",
+        }
+    )
     case = {"paths": ["saved"]}
     imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--meta", "language=lang,stars")
     said = imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--source", "again", "--meta", "stars:int64")
@@ -101,7 +141,11 @@ def test_values_of_documents_come_along(daemon, loaderd, tmp_path):
     with Client(d.flight_url, documents=True, columns=["language", "stars"]) as client:
         client.seal()
         for step in client:
-            found += [x for row in zip(step.values("language"), step.values("stars"), strict=True) for x in zip(*row, strict=True)]
+            found += [
+                x
+                for row in zip(step.values("language"), step.values("stars"), strict=True)
+                for x in zip(*row, strict=True)
+            ]
     rows = [(["en", "de", None][i % 3], i) for i in range(45) if i != 3]
     assert set(found) == {*rows, *((None, i) for _, i in rows)} and d.metric("loaderd_undecodable_documents_total") == 0
 

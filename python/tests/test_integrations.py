@@ -43,12 +43,20 @@ def batch(url):
         return next(batch for batch in loader if (batch["segment_ids"] > 1).any(1).sum() > 4)
 
 
-SHAPE = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 2}
+SHAPE = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "num_key_value_heads": 2,
+}
 CONFIGS = {
     "llama": transformers.LlamaConfig(**SHAPE),
     "mistral": transformers.MistralConfig(**SHAPE, sliding_window=16),
     "qwen3": transformers.Qwen3Config(**SHAPE, head_dim=16),
-    "gpt2": transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, n_positions=128, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0),
+    "gpt2": transformers.GPT2Config(
+        n_embd=32, n_layer=2, n_head=2, n_positions=128, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
+    ),
 }
 
 
@@ -163,7 +171,9 @@ def check_alone(model: Any, batch: dict[str, Any], arguments: Mapping[str, Any])
     logits = model(batch["input_ids"], position_ids=batch["position_ids"], **arguments).logits
     loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
     torch.testing.assert_close(loss, want, rtol=1e-6, atol=0)
-    torch.testing.assert_close(gradients(model, loss), expected, rtol=1e-5, atol=1e-6)  # eager computes its softmax in float32
+    torch.testing.assert_close(
+        gradients(model, loss), expected, rtol=1e-5, atol=1e-6
+    )  # eager computes its softmax in float32
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
@@ -183,7 +193,10 @@ def test_HuggingFaceModels_DenseMaskEqualsDocumentsAlone(batch, name):
 MISTAKES = {
     "a cache": ("sdpa", lambda batch: {}),
     "a cache, eager": ("eager", lambda batch: {}),
-    "a mask of ones": ("sdpa", lambda batch: {"use_cache": False, "attention_mask": torch.ones_like(batch["input_ids"])}),
+    "a mask of ones": (
+        "sdpa",
+        lambda batch: {"use_cache": False, "attention_mask": torch.ones_like(batch["input_ids"])},
+    ),
     "a boolean mask, eager": ("eager", lambda batch: {"attention_mask": dense_mask(batch["segment_ids"])}),
 }
 
@@ -199,7 +212,10 @@ def test_CheckIsolation_RefusesDocumentsThatSeeAnother(batch, mistake):
 
 
 def test_CheckIsolation_RefusesWhatCannotBeCompared(batch):
-    one = {"input_ids": batch["input_ids"], "position_ids": torch.arange(batch["input_ids"].shape[1]).expand_as(batch["input_ids"])}
+    one = {
+        "input_ids": batch["input_ids"],
+        "position_ids": torch.arange(batch["input_ids"].shape[1]).expand_as(batch["input_ids"]),
+    }
     with pytest.raises(ValueError, match="no row of the batch has two segments"):
         check_isolation(lambda b: b["input_ids"], one)
     with pytest.raises(ValueError, match="does not depend on input_ids"):

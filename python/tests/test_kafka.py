@@ -28,7 +28,12 @@ import loaderd
 
 PARTITIONS = 4  # of a topic that the mock cluster creates
 TOPIC = "articles"
-SOON = ("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500")  # how long the group waits for a killed member
+SOON = (
+    "--set",
+    "session.timeout.ms=6000",
+    "--set",
+    "heartbeat.interval.ms=500",
+)  # how long the group waits for a killed member
 
 Document = tuple[int, str, str, str, dict[str, str]]  # position in the input, id, path, text, meta
 
@@ -39,13 +44,21 @@ class Kafka:
     def __init__(self) -> None:
         from confluent_kafka import Producer
 
-        self.producer = Producer({"test.mock.num.brokers": 3, "batch.num.messages": 100, "queue.buffering.max.messages": 1_000_000})
+        self.producer = Producer(
+            {"test.mock.num.brokers": 3, "batch.num.messages": 100, "queue.buffering.max.messages": 1_000_000}
+        )
         self.brokers = ",".join(f"{b.host}:{b.port}" for b in self.producer.list_topics(timeout=60).brokers.values())
         self.sent = [0] * PARTITIONS
         self.places = [0] * PARTITIONS
         self.expected: list[list[Document]] = [[] for _ in range(PARTITIONS)]
 
-    def put(self, partition: int, value: bytes | None, key: bytes | None = None, headers: list[tuple[str, bytes | None]] | None = None) -> int:
+    def put(
+        self,
+        partition: int,
+        value: bytes | None,
+        key: bytes | None = None,
+        headers: list[tuple[str, bytes | None]] | None = None,
+    ) -> int:
         """Adds a record, and returns its offset."""
         self.producer.produce(TOPIC, value, key, partition, headers=headers or [])
         self.sent[partition] += 1
@@ -58,7 +71,9 @@ class Kafka:
         if value is not None:
             path = "" if key is None else f"{TOPIC}/{key.decode()}"
             meta = {} if lang is None else {"lang": lang.decode()}
-            self.expected[partition].append((self.places[partition], f"{TOPIC}/{partition}/{offset}", path, value.decode(), meta))
+            self.expected[partition].append(
+                (self.places[partition], f"{TOPIC}/{partition}/{offset}", path, value.decode(), meta)
+            )
             self.places[partition] += 1
 
     def fill(self, n: int) -> None:
@@ -78,7 +93,10 @@ class Kafka:
         from confluent_kafka import Consumer, TopicPartition
 
         with contextlib.closing(Consumer({"bootstrap.servers": self.brokers, "group.id": "loaderd"})) as consumer:
-            return [place.offset for place in consumer.committed([TopicPartition(TOPIC, n) for n in range(PARTITIONS)], timeout=60)]
+            return [
+                place.offset
+                for place in consumer.committed([TopicPartition(TOPIC, n) for n in range(PARTITIONS)], timeout=60)
+            ]
 
 
 @pytest.fixture
@@ -103,7 +121,18 @@ def started(kafka: Kafka, site: Path, tmp_path: Path) -> Iterator[Start]:
     running: list[Example] = []
 
     def start(d: Any, *flags: object) -> Example:
-        command = [sys.executable, EXAMPLES / "kafka_documents.py", "--kafka", kafka.brokers, "--topic", TOPIC, "--nats", d.nats_url, "--meta", "lang,none"]
+        command = [
+            sys.executable,
+            EXAMPLES / "kafka_documents.py",
+            "--kafka",
+            kafka.brokers,
+            "--topic",
+            TOPIC,
+            "--nats",
+            d.nats_url,
+            "--meta",
+            "lang,none",
+        ]
         running.append(Example([*command, *SOON, *flags], tmp_path, environment(site)))
         return running[-1]
 
@@ -120,7 +149,9 @@ def documents(messages: list[Stored]) -> list[list[Document]]:
         partition = int(subject.removeprefix("docs.articles."))
         place, _, name = headers["Loaderd-Input"].partition(" ")
         assert name.startswith("kafka mockCluster") and name.endswith(f" {TOPIC}/{partition}")
-        found[partition].append((int(place), headers["Nats-Msg-Id"], headers.get("Loaderd-Path", ""), *content(message)))
+        found[partition].append(
+            (int(place), headers["Nats-Msg-Id"], headers.get("Loaderd-Path", ""), *content(message))
+        )
     return found
 
 
@@ -131,8 +162,14 @@ def trained_on(d: Any, tokenizer: Any) -> list[str]:
         client.seal()
         for step in client:
             found = step.sources
-            ids = iter(np.concatenate([row[: ends[-1]] for row, ends in zip(step.input_ids, step.cu_seqlens, strict=True)]).tolist())
-            for sequence, start, length in zip(found.sequence.tolist(), found.start.tolist(), found.length.tolist(), strict=True):
+            ids = iter(
+                np.concatenate(
+                    [row[: ends[-1]] for row, ends in zip(step.input_ids, step.cu_seqlens, strict=True)]
+                ).tolist()
+            )
+            for sequence, start, length in zip(
+                found.sequence.tolist(), found.start.tolist(), found.length.tolist(), strict=True
+            ):
                 pieces[sequence].append((start, list(islice(ids, length))))
     return [tokenizer.decode([id for _, ids in sorted(pieces[sequence]) for id in ids]) for sequence in sorted(pieces)]
 

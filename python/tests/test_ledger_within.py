@@ -31,8 +31,17 @@ def gathered(daemon: Any) -> Any:
     sent: list[Any] = [{"ids": list(range(1, 6 + i % 40)), "id": f"x{i}"} for i in range(200)]
     for i, document in enumerate(sent):
         if marked(i):
-            document |= {"loss": [False] * 4 + [True] * (1 + i % 40), "weight": 0.5, "meta": {"lang": "de", "year": 2000 + i}}
-    assert publish(sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=20, meta={"lang": "string", "year": "int64"}).documents == 200
+            document |= {
+                "loss": [False] * 4 + [True] * (1 + i % 40),
+                "weight": 0.5,
+                "meta": {"lang": "de", "year": 2000 + i},
+            }
+    assert (
+        publish(
+            sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=20, meta={"lang": "string", "year": "int64"}
+        ).documents
+        == 200
+    )
     with loaderd.Client(d.flight_url) as client:
         client.seal()
         assert sum(1 for _ in client)
@@ -69,7 +78,9 @@ def test_documents_within_messages(gathered: Any) -> None:
                     assert piece["sequence"] == 1
                 k += 1
             assert total == step.loss_tokens
-            assert {d["sequence"] for d in ledger["documents"]} == {p["sequence"] for row in ledger["rows"] for p in row}
+            assert {d["sequence"] for d in ledger["documents"]} == {
+                p["sequence"] for row in ledger["rows"] for p in row
+            }
             assert not any("index" in p or "loss_tokens" in p for row in client.ledger(step.index)["rows"] for p in row)
         assert tokens == {i: 6 + i % 40 for i in range(200)}
         for i in (0, 7, 19, 20, 199):
@@ -85,23 +96,51 @@ def test_documents_within_messages(gathered: Any) -> None:
 
 def test_the_command_tells_documents_within_messages(gathered: Any) -> None:
     def ledger(*args: str) -> bytes:
-        return subprocess.run([gathered.binary, "ledger", "--flight", gathered.flight_url, *args], capture_output=True, timeout=60, check=True).stdout
+        return subprocess.run(
+            [gathered.binary, "ledger", "--flight", gathered.flight_url, *args],
+            capture_output=True,
+            timeout=60,
+            check=True,
+        ).stdout
 
     table = ledger("--find", "x7").decode()
     assert "2#7:0+13(9)" in table
     found = json.loads(ledger("--find", "x7", "--format", "json"))
     step = found[0]["step"]
-    shown = next(line.split() for line in ledger("--step", str(step), "--documents").decode().splitlines() if line.startswith("docs/2#7 "))
+    shown = next(
+        line.split()
+        for line in ledger("--step", str(step), "--documents").decode().splitlines()
+        if line.startswith("docs/2#7 ")
+    )
     assert shown == ["docs/2#7", "docs.web", "x7", "0.5", '{"lang":"de","year":2007}']
     rows = pa.ipc.open_stream(ledger("--find", "x7", "--format", "arrow")).read_all().to_pylist()
-    columns = [{k: row[k] for k in ("id", "sequence", "index", "start_within", "length", "loss_tokens", "weight", "meta")} for row in rows]
-    assert columns == [{"id": "x7", "sequence": 2, "index": 7, "start_within": 0, "length": 13, "loss_tokens": 9, "weight": 0.5,
-                        "meta": '{"lang":"de","year":2007}'}]  # fmt: skip
+    columns = [
+        {k: row[k] for k in ("id", "sequence", "index", "start_within", "length", "loss_tokens", "weight", "meta")}
+        for row in rows
+    ]
+    assert columns == [
+        {
+            "id": "x7",
+            "sequence": 2,
+            "index": 7,
+            "start_within": 0,
+            "length": 13,
+            "loss_tokens": 9,
+            "weight": 0.5,
+            "meta": '{"lang":"de","year":2007}',
+        }
+    ]
 
 
 def test_pieces_of_a_document_that_is_split_are_found(daemon: Any) -> None:
     d = daemon({**SEVERAL, "documents.max_tokens.at": 10, "documents.max_tokens.do": "split"})
-    publish([{"ids": list(range(1, 4 + 11 * i)), "id": f"x{i}"} for i in range(40)], d.nats_url, source="web", tokenizer=TOKENIZER, gather=20)
+    publish(
+        [{"ids": list(range(1, 4 + 11 * i)), "id": f"x{i}"} for i in range(40)],
+        d.nats_url,
+        source="web",
+        tokenizer=TOKENIZER,
+        gather=20,
+    )
     with loaderd.Client(d.flight_url) as client:
         client.seal()
         assert sum(1 for _ in client)
@@ -109,5 +148,7 @@ def test_pieces_of_a_document_that_is_split_are_found(daemon: Any) -> None:
             found = [p for f in client.find(id=f"x{i}") for p in f["pieces"]]
             assert {(p["sequence"], p["id"]) for p in found} == {(1 + i // 20, f"x{i}")}
             indexes = sorted({p["index"] for p in found})
-            assert indexes == list(range(indexes[0], indexes[0] + -(-(3 + 11 * i) // 10))), "each piece is a document of the message"
+            assert indexes == list(range(indexes[0], indexes[0] + -(-(3 + 11 * i) // 10))), (
+                "each piece is a document of the message"
+            )
             assert sum(p["length"] for p in found) == 4 + 11 * i

@@ -10,7 +10,14 @@ import loaderd
 from loaderd.torch import StepLoader
 from loaderd import RunLength
 
-SHORT = {**SETTINGS, "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 8, "serve.ahead": 2, "serve.forecast": "1s"}
+SHORT = {
+    **SETTINGS,
+    "packing.pool": 16,
+    "packing.max_age": 64,
+    "shuffle.window": 8,
+    "serve.ahead": 2,
+    "serve.forecast": "1s",
+}
 MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3, "sources.web.epochs": 2}
 
 
@@ -46,7 +53,9 @@ def test_a_short_run_is_measured_by_itself(daemon):
     d = daemon(SHORT)
     publish_tokens(d.nats_url, documents(300))
     with StepLoader(d.flight_url, timeout=30) as loader, loaderd.Client(d.flight_url) as client:
-        estimate = wait(lambda: (length := loader.length) and length.steps and length)  # the first may be of the empty stream
+        estimate = wait(
+            lambda: (length := loader.length) and length.steps and length
+        )  # the first may be of the empty stream
         assert not estimate.exact and estimate.open == ("docs",) and estimate.error > 0 and loader.total_steps is None
         client.seal()
         total = wait(lambda: loader.total_steps)
@@ -75,7 +84,16 @@ def wait(value):
 
 
 def test_lengths_are_decoded():
-    full = {"steps": 9, "error": 2, "exact": False, "endless": False, "idle": True, "open": ["a", "b"], "measured": 0.5, "more": 1}
+    full = {
+        "steps": 9,
+        "error": 2,
+        "exact": False,
+        "endless": False,
+        "idle": True,
+        "open": ["a", "b"],
+        "measured": 0.5,
+        "more": 1,
+    }
     assert RunLength.decode(full) == RunLength(9, 2, False, False, True, ("a", "b"), 0.5)
     assert RunLength.decode({"steps": 9, "error": 0, "exact": True}) == RunLength(9, exact=True)
     assert RunLength.decode(None) is None

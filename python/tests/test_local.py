@@ -57,7 +57,10 @@ def test_clients_of_the_daemons_user_find_its_token(served: Daemon, tmp_path: Pa
 
 
 def test_a_token_that_is_given_counts_alone(served: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(loaderd.InvalidTokenError), loaderd.Client(served.flight_url, token="flight_of_another_daemon") as client:
+    with (
+        pytest.raises(loaderd.InvalidTokenError),
+        loaderd.Client(served.flight_url, token="flight_of_another_daemon") as client,
+    ):
         client.info()
     token = (served.folder / "data" / "flight.token").read_text().strip()
     monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path))
@@ -78,7 +81,9 @@ def test_http_asks_for_the_token(served: Daemon) -> None:
             assert response.status == 200
 
 
-@pytest.mark.parametrize("host", ["192.0.2.7:8815", "trainer-0:8815", "[2001:db8::1]:8815", "0.0.0.0:8815", "127.0.0.1"])
+@pytest.mark.parametrize(
+    "host", ["192.0.2.7:8815", "trainer-0:8815", "[2001:db8::1]:8815", "0.0.0.0:8815", "127.0.0.1"]
+)
 def test_nothing_is_sent_to_another_machine(host: str, served: Daemon) -> None:
     assert local_caller(served.folder / "data", f"grpc://{host}") is None
 

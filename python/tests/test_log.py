@@ -54,9 +54,14 @@ def test_lines_for_a_logger(url):
         log.flush()  # nothing new to write
         assert [step for step, _ in lines] == [3, 6, 9, 10]
         last = lines[-1][1]
-        assert last["loaderd/tokens"] == loader.counts.tokens == last["loaderd/tokens/code"] + last["loaderd/tokens/web"]
+        assert (
+            last["loaderd/tokens"] == loader.counts.tokens == last["loaderd/tokens/code"] + last["loaderd/tokens/web"]
+        )
         assert all(m["loaderd/share/code"] + m["loaderd/share/web"] == pytest.approx(1) for _, m in lines)
-        assert all(0 <= m["loaderd/padding"] < 0.5 and 0 <= m["loaderd/wait_share"] <= 1 and m["loaderd/tokens_per_second"] > 0 for _, m in lines)
+        assert all(
+            0 <= m["loaderd/padding"] < 0.5 and 0 <= m["loaderd/wait_share"] <= 1 and m["loaderd/tokens_per_second"] > 0
+            for _, m in lines
+        )
         assert last["loaderd/wait_seconds"] == pytest.approx(loader.counts.waited)
 
 
@@ -78,7 +83,11 @@ def test_counts_go_on_behind_a_resume(url):
         for _ in range(3):
             next(loader)
             log()
-    counts = [k for k in whole[-1] if k.startswith(("loaderd/tokens", "loaderd/share", "loaderd/padding")) and "second" not in k]
+    counts = [
+        k
+        for k in whole[-1]
+        if k.startswith(("loaderd/tokens", "loaderd/share", "loaderd/padding")) and "second" not in k
+    ]
     assert len(counts) == 6
     assert [{k: m[k] for k in counts} for m in lines] == [{k: m[k] for k in counts} for m in whole[5:]]
 
@@ -130,7 +139,9 @@ def test_the_status_of_a_run(url):
         assert [s["name"] for s in status.figures["sources"]] == ["code", "web"] and status.figures["commits"] == []
         for _ in loader:
             pass
-        wait_for(lambda: loader.status().sentence.startswith("Ended at step "))  # the daemon evaluates its status once per second
+        wait_for(
+            lambda: loader.status().sentence.startswith("Ended at step ")
+        )  # the daemon evaluates its status once per second
         ended = loader.status()
         assert ended.health == "running" and ended.ended and ended.planned == loader.step
         assert str(ended).startswith(ended.sentence)
@@ -142,5 +153,9 @@ def test_a_run_that_waits_says_so_in_the_same_words(daemon):
         with pytest.raises(loaderd.SourceDryError) as told:
             next(loader)
         status = loader.status()
-        assert status.health == "waiting" and status.sentence.startswith("Waiting for documents, ") and status.reason == "SOURCE_DRY"
+        assert (
+            status.health == "waiting"
+            and status.sentence.startswith("Waiting for documents, ")
+            and status.reason == "SOURCE_DRY"
+        )
         assert "Waiting for documents, " in str(told.value) and status.limits == "published"

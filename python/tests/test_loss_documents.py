@@ -31,7 +31,10 @@ def encode(document: Any) -> Message:
 )
 def test_parts(given: Any) -> None:
     message = encode({"parts": given, "meta": {"stars": 3}, "id": "a", "weight": 0.25})
-    assert json.loads(message.payload) == {"parts": [{"text": "Q", "loss": False}, {"text": "A é", "loss": True}], "meta": {"stars": 3}}
+    assert json.loads(message.payload) == {
+        "parts": [{"text": "Q", "loss": False}, {"text": "A é", "loss": True}],
+        "meta": {"stars": 3},
+    }
     assert message.headers == {"Content-Type": JSON, "Nats-Msg-Id": "a", "Loaderd-Weight": "0.25"}
     assert json.loads(encode({"parts": []}).payload) == {"parts": []}
 
@@ -66,7 +69,14 @@ def test_loss_of_no_tokens() -> None:
 @pytest.mark.parametrize(
     ("weight", "header"),
     [
-        (0.5, "0.5"), (0, "0.0"), (2, "2.0"), (np.float32(0.1), "0.10000000149011612"), (np.int64(3), "3.0"), (1e-50, "1e-50"), (1, None), (1.0, None),
+        (0.5, "0.5"),
+        (0, "0.0"),
+        (2, "2.0"),
+        (np.float32(0.1), "0.10000000149011612"),
+        (np.int64(3), "3.0"),
+        (1e-50, "1e-50"),
+        (1, None),
+        (1.0, None),
         (None, None),
     ],
 )
@@ -135,18 +145,35 @@ def test_loss_and_weight_are_part_of_ids_that_are_made() -> None:
     said = encode({"ids": [1, 2], "loss": [1, 0], "weight": 0.5}).id
     headers = b"\0Loaderd-Loss\x001,1" + b"\0Loaderd-Weight\x000.5"
     assert said == hashlib.sha256(b"web\0\x004\0" + np.array([1, 2], "<i4").tobytes() + headers).hexdigest()[:32]
-    assert len({plain, said, encode({"ids": [1, 2], "loss": [1, 0]}).id, encode({"ids": [1, 2], "weight": 0.5}).id}) == 4
+    assert (
+        len({plain, said, encode({"ids": [1, 2], "loss": [1, 0]}).id, encode({"ids": [1, 2], "weight": 0.5}).id}) == 4
+    )
 
 
 def test_columns_of_datasets() -> None:
-    rows = [{"q": "Q", "a": "A", "quality": 0.5, "mask": [1, 0], "runs": [0, 2], "tokens": [3, 4], "chat": [{"role": "user", "content": "x"}], "more": None}]
+    rows = [
+        {
+            "q": "Q",
+            "a": "A",
+            "quality": 0.5,
+            "mask": [1, 0],
+            "runs": [0, 2],
+            "tokens": [3, 4],
+            "chat": [{"role": "user", "content": "x"}],
+            "more": None,
+        }
+    ]
     assert list(documents(rows, parts=lambda row: [(row["q"], False), (row["a"], True)], weight="quality")) == [
         {"parts": [("Q", False), ("A", True)], "weight": 0.5}
     ]
     assert list(documents(rows, ids="tokens", loss="mask")) == [{"ids": [3, 4], "loss": [1, 0]}]
     assert list(documents(rows, ids="tokens", loss_runs="runs")) == [{"ids": [3, 4], "loss_runs": [0, 2]}]
-    chats = documents(rows, messages="chat", tools="more", chat_template_kwargs=lambda row: {"x": 1}, chat="renders", weight="quality")
-    assert list(chats) == [{"messages": rows[0]["chat"], "tools": None, "chat_template_kwargs": {"x": 1}, "weight": 0.5}]
+    chats = documents(
+        rows, messages="chat", tools="more", chat_template_kwargs=lambda row: {"x": 1}, chat="renders", weight="quality"
+    )
+    assert list(chats) == [
+        {"messages": rows[0]["chat"], "tools": None, "chat_template_kwargs": {"x": 1}, "weight": 0.5}
+    ]
     assert chats.chat == chats.skip(1).chat == "renders"
     assert list(documents([{"text": "a", "w": 2}], weight="w")) == [{"text": "a", "weight": 2}]
     for wrong, problem in (

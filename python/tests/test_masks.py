@@ -33,7 +33,12 @@ class Model(nn.Module):
         super().__init__()
         self.tokens = nn.Embedding(VOCABULARY, WIDTH)
         self.positions = nn.Embedding(LENGTH, WIDTH)
-        shapes = {"qkv": (WIDTH, 3 * WIDTH), "out": (WIDTH, WIDTH), "up": (WIDTH, 2 * WIDTH), "down": (2 * WIDTH, WIDTH)}
+        shapes = {
+            "qkv": (WIDTH, 3 * WIDTH),
+            "out": (WIDTH, WIDTH),
+            "up": (WIDTH, 2 * WIDTH),
+            "down": (2 * WIDTH, WIDTH),
+        }
         self.blocks = nn.ModuleList(nn.ModuleDict({k: nn.Linear(*v) for k, v in shapes.items()}) for _ in range(2))
         self.head = nn.Linear(WIDTH, VOCABULARY)
 
@@ -210,12 +215,28 @@ def check_gradients(model, attention, labels, batch, documents):
 def test_a_step_of_a_daemon_equals_each_document_alone(model, attention, labels, daemon):
     """The same for published, packed and read documents that no row splits, so that each is one segment."""
     rng, end = np.random.default_rng(5), VOCABULARY - 1
-    d = daemon({"tokenizer.name": "none", "tokenizer.fingerprint": TOKENIZER, "tokenizer.vocab_size": VOCABULARY, "tokenizer.end": end, "tokenizer.pad": 0,
-                "packing.method": "bfd", "packing.buckets": LENGTH, "packing.pool": 64, "steps.rows": 4, "log.level": "warn"})  # fmt: skip
+    d = daemon(
+        {
+            "tokenizer.name": "none",
+            "tokenizer.fingerprint": TOKENIZER,
+            "tokenizer.vocab_size": VOCABULARY,
+            "tokenizer.end": end,
+            "tokenizer.pad": 0,
+            "packing.method": "bfd",
+            "packing.buckets": LENGTH,
+            "packing.pool": 64,
+            "steps.rows": 4,
+            "log.level": "warn",
+        }
+    )
     sent = {}
     for n in range(30):
         ids = [n + 1, *rng.integers(1, end, int(rng.integers(1, 30))).tolist()]  # the first one identifies the document
-        sent[n + 1] = {"ids": ids, "loss": (rng.random(len(ids)) < 0.6).tolist(), "weight": float(rng.choice([0.25, 1, 2]))}
+        sent[n + 1] = {
+            "ids": ids,
+            "loss": (rng.random(len(ids)) < 0.6).tolist(),
+            "weight": float(rng.choice([0.25, 1, 2])),
+        }
     publish(sent.values(), d.nats_url, source="web", tokenizer=TOKENIZER)
     with Client(d.flight_url) as client:
         client.seal()

@@ -28,7 +28,11 @@ print(kept, faults())
 
 def measured(way: str) -> tuple[bool, int]:
     done = subprocess.run(
-        [sys.executable, "-c", FAULTS, way], env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)}, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, "-c", FAULTS, way],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     kept, faults = done.stdout.split()
     return kept == "True", int(faults)

@@ -16,14 +16,20 @@ from mixture_corpus import Corpus  # noqa: E402
 def test_off() -> None:
     sources, tokens = np.array([0, 1, 0, 0]), np.array([10, 10, 20, 40])
     assert figures.off(sources, tokens, [1, 1], [10, 20, 21, 80]) == [0.5, 0.0, 0.25, pytest.approx(70 / 80 - 0.5)]
-    assert np.isnan(figures.off(sources, tokens, [1, 1], [81])).all() and np.isnan(figures.off(sources[:0], tokens[:0], [1, 1], [1])).all()
+    assert (
+        np.isnan(figures.off(sources, tokens, [1, 1], [81])).all()
+        and np.isnan(figures.off(sources[:0], tokens[:0], [1, 1], [1])).all()
+    )
     assert figures.off(sources, tokens, [3, 1, 4], [20]) == [0.5]  # the source without tokens
 
 
 def test_repeated_and_lost() -> None:
     before = np.array([[0, 0], [1, 0], [0, 1]])
     assert figures.repeated_and_lost(before, np.array([[0, 2], [1, 1]])) == (0, 0)
-    assert figures.repeated_and_lost(before, np.array([[0, 1], [1, 3], [1, 0]])) == (2, 2)  # 1 of 0 and 0 of 1; 1 and 2 of 1
+    assert figures.repeated_and_lost(before, np.array([[0, 1], [1, 3], [1, 0]])) == (
+        2,
+        2,
+    )  # 1 of 0 and 0 of 1; 1 and 2 of 1
 
 
 def test_epochs() -> None:
@@ -55,10 +61,28 @@ def test_libraries_that_are_here(name: str) -> None:
 
 
 def test_tables() -> None:
-    ours = {"name": "loaderd", "version": "loaderd", "speed": 2e6, "shares": {"taken": [0.001, float("nan")]}, "epochs": {"drawn": [0.01, 0, 0]},
-            "change": {"same": True, "repeated": 0, "lost": 0, "off": 0.0001}}  # fmt: skip
-    theirs = ours | {"name": "x", "version": "x 1", "speed": 5e5, "shares": {"rows": [0.5, 0.2]}, "change": {"same": False, "repeated": 1234, "lost": None, "off": 0.3}}
+    ours = {
+        "name": "loaderd",
+        "version": "loaderd",
+        "speed": 2e6,
+        "shares": {"taken": [0.001, float("nan")]},
+        "epochs": {"drawn": [0.01, 0, 0]},
+        "change": {"same": True, "repeated": 0, "lost": 0, "off": 0.0001},
+    }
+    theirs = ours | {
+        "name": "x",
+        "version": "x 1",
+        "speed": 5e5,
+        "shares": {"rows": [0.5, 0.2]},
+        "change": {"same": False, "repeated": 1234, "lost": None, "off": 0.3},
+    }
     text = mixture_tables.markdown([ours, theirs, {"name": "y", "error": "No module named 'y'"}], {"at": [1_000_000]})
-    for line in ("| loaderd: documents, as they are taken | 0.10 % | - |", "| x: rows of one source, cut beforehand | 50 % | 20 % |",
-                 "| x | other samples | 1,234 | not told | 30 % |", "| x | 500,000 | 0.25 |", "y did not run: No module named 'y'", "Versions: x 1."):  # fmt: skip
+    for line in (
+        "| loaderd: documents, as they are taken | 0.10 % | - |",
+        "| x: rows of one source, cut beforehand | 50 % | 20 % |",
+        "| x | other samples | 1,234 | not told | 30 % |",
+        "| x | 500,000 | 0.25 |",
+        "y did not run: No module named 'y'",
+        "Versions: x 1.",
+    ):
         assert line in text, text

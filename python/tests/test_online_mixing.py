@@ -87,7 +87,9 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     web = [float(shares[2]) for shares in mixtures.values()]
     assert web[-1] > 0.6 and len(set(web)) == len(web)  # web lags in its loss, and gets more weight
     assert losses(undisturbed)[STEPS] < losses(undisturbed)[1]
-    with loaderd.Client(d.flight_url, sources=True, step=int(mixtures[max(mixtures)][0]), steps=80, job="later", timeout=60) as client:
+    with loaderd.Client(
+        d.flight_url, sources=True, step=int(mixtures[max(mixtures)][0]), steps=80, job="later", timeout=60
+    ) as client:
         counts = [step.source_counts for step in client][60:]
         assert client.info().sources == ("code", "web") and client.mix()["target"]["web"] == pytest.approx(web[-1])
     of_web = sum(c["web"].tokens for c in counts) / sum(n.tokens for c in counts for n in c.values())
@@ -95,10 +97,21 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
 
     # On two ranks the order of additions differs, but the weights are those of the plan.
     two, mixtures_of_two = told(run("online_mixing.py", *args, world=2))
-    assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {s: line.split(" loss")[0] for s, line in steps.items()}
-    assert [float(line.split()[-1]) for line in two.values()] == pytest.approx([float(line.split()[-1]) for line in steps.values()], rel=1e-2)
+    assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {
+        s: line.split(" loss")[0] for s, line in steps.items()
+    }
+    assert [float(line.split()[-1]) for line in two.values()] == pytest.approx(
+        [float(line.split()[-1]) for line in steps.values()], rel=1e-2
+    )
     d.stop()
-    audit = subprocess.run([d.binary, "run", "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
+    audit = subprocess.run(
+        [d.binary, "audit", "--run", "default", *d.flags, "--json"],
+        cwd=d.folder,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
     decided = [int(m[1]) for c in json.loads(audit.stdout)["controls"] if (m := AUDITED.search(c["what"]))]
     assert decided == list(mixtures)
 

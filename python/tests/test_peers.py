@@ -122,17 +122,41 @@ def test_documents_arrive_in_order_and_in_pieces() -> None:
 def figures(name: str, **other: object) -> dict[str, object]:
     """Returns a result of 1,000 documents that is best in every figure."""
     return {
-        "name": name, "package": "loaderd" if name.startswith("loaderd") else f"{name} 1.0", "online": "yes", "documents": 1000, "tokens": 90_000,
-        "slots": 100_000, "padding": 10, "cut": 100, "cut_short": 0, "lost": 0, "dropped": 0, "repeated": 0, "oldest": 50, "memory": 5e6, "process": 2e7,
-        "moved": 4e5, "alone": 8e6, **other,
+        "name": name,
+        "package": "loaderd" if name.startswith("loaderd") else f"{name} 1.0",
+        "online": "yes",
+        "documents": 1000,
+        "tokens": 90_000,
+        "slots": 100_000,
+        "padding": 10,
+        "cut": 100,
+        "cut_short": 0,
+        "lost": 0,
+        "dropped": 0,
+        "repeated": 0,
+        "oldest": 50,
+        "memory": 5e6,
+        "process": 2e7,
+        "moved": 4e5,
+        "alone": 8e6,
+        **other,
     }
 
 
 def test_where_one_packer_is_behind_another() -> None:
     assert behind(figures("loaderd"), figures("peer")) == []
-    slow = figures("loaderd", padding=11, memory=6e6, oldest=51, moved=3e5, alone=7e6, cut_short=1, dropped=1, repeated=1)
+    slow = figures(
+        "loaderd", padding=11, memory=6e6, oldest=51, moved=3e5, alone=7e6, cut_short=1, dropped=1, repeated=1
+    )
     assert behind(slow, figures("peer")) == [
-        "documents/s with tokens", "documents/s, lengths alone", "padding", "cut though they fit a row", "dropped", "repeated", "memory", "age",
+        "documents/s with tokens",
+        "documents/s, lengths alone",
+        "padding",
+        "cut though they fit a row",
+        "dropped",
+        "repeated",
+        "memory",
+        "age",
     ]
     alone = figures("peer")
     del alone["alone"]

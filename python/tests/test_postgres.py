@@ -46,30 +46,58 @@ class Postgres:
         (self.port,) = free_ports(1)
         self.where = f"host={folder}/sockets port={self.port} user=postgres dbname=postgres"
         self.run("initdb", "-D", folder / "data", "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--no-sync")
-        settings = {"listen_addresses": "", "port": self.port, "unix_socket_directories": folder / "sockets", "wal_level": "logical"}
-        command = [self.programs / "postgres", "-D", folder / "data", *(x for k, v in settings.items() for x in ("-c", f"{k}={v}"))]
+        settings = {
+            "listen_addresses": "",
+            "port": self.port,
+            "unix_socket_directories": folder / "sockets",
+            "wal_level": "logical",
+        }
+        command = [
+            self.programs / "postgres",
+            "-D",
+            folder / "data",
+            *(x for k, v in settings.items() for x in ("-c", f"{k}={v}")),
+        ]
         with open(folder / "log", "wb") as log:
             self.process = subprocess.Popen(command, cwd=folder, user=self.user, stdout=log, stderr=log)
-        wait_for(lambda: not self.run("pg_isready", "-q", "-h", folder / "sockets", "-p", str(self.port), check=False).returncode)
+        wait_for(
+            lambda: (
+                not self.run("pg_isready", "-q", "-h", folder / "sockets", "-p", str(self.port), check=False).returncode
+            )
+        )
 
-    def run(self, program: str, *arguments: object, given: str = "", check: bool = True) -> subprocess.CompletedProcess[str]:
+    def run(
+        self, program: str, *arguments: object, given: str = "", check: bool = True
+    ) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(
-            [self.programs / program, *map(str, arguments)], input=given, cwd=self.folder, user=self.user, capture_output=True, text=True, timeout=120
+            [self.programs / program, *map(str, arguments)],
+            input=given,
+            cwd=self.folder,
+            user=self.user,
+            capture_output=True,
+            text=True,
+            timeout=120,
         )
         assert not check or done.returncode == 0, done.stderr
         return done
 
     def sql(self, *statements: str) -> str:
         """Runs statements, each in a separate transaction unless they contain BEGIN."""
-        return self.run("psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where, given=";\n".join(statements) + ";").stdout.strip()
+        return self.run(
+            "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where, given=";\n".join(statements) + ";"
+        ).stdout.strip()
 
     @contextmanager
     def open_transaction(self, statement: str) -> Iterator[None]:
         """Opens a transaction that has run a statement, and commits at the end of the block."""
         with subprocess.Popen(
-            [self.programs / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=self.user,
-            cwd=self.folder, text=True,
-        ) as session:  # fmt: skip
+            [self.programs / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            user=self.user,
+            cwd=self.folder,
+            text=True,
+        ) as session:
             assert session.stdin and session.stdout
             session.stdin.write(f"BEGIN;\n{statement};\nSELECT 'open';\n")
             session.stdin.flush()
@@ -145,9 +173,21 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         )
         subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=surroundings, check=True)
         expected = [*range(1, 501)]
-        postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")  # before the example follows
+        postgres.sql(
+            rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')"
+        )  # before the example follows
         expected += range(100_001, 100_011)
-        snapshot = [loaderd, "publish", "--nats", d.nats_url, "--source", "articles", "--meta", "language", tmp_path / "articles.jsonl"]
+        snapshot = [
+            loaderd,
+            "publish",
+            "--nats",
+            d.nats_url,
+            "--source",
+            "articles",
+            "--meta",
+            "language",
+            tmp_path / "articles.jsonl",
+        ]
         subprocess.run(snapshot, check=True, capture_output=True)
         assert asyncio.run(length(d.nats_url)) == 500
 
@@ -161,7 +201,9 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         postgres.sql(rows(300_001, 10))
         expected += range(300_001, 300_011)
         at, now = postgres.sql("SELECT pg_current_wal_flush_lsn(), now()").split("|")
-        heard = f"SELECT sent_lsn >= '{at}' AND reply_time > timestamptz '{now}' + interval '3 s' FROM pg_stat_replication"
+        heard = (
+            f"SELECT sent_lsn >= '{at}' AND reply_time > timestamptz '{now}' + interval '3 s' FROM pg_stat_replication"
+        )
         wait_for(lambda: postgres.sql(heard) == "t")
         assert postgres.sql(f"SELECT confirmed_flush_lsn < '{at}' FROM pg_replication_slots") == "t"
         follower.kill()
@@ -187,8 +229,14 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         # Order is by commit, even if a transaction began later and has higher keys. A row that is inserted again is a
         # new document.
         with postgres.open_transaction(rows(5_000_001, 3)):
-            postgres.sql("BEGIN", rows(6_000_001, 3), "SAVEPOINT part", rows(7_000_001, 3), "ROLLBACK TO part", "COMMIT")
-        postgres.sql("UPDATE articles SET body = 'another' WHERE id = 1", "DELETE FROM articles WHERE id = 5000001", rows(5_000_001, 1))
+            postgres.sql(
+                "BEGIN", rows(6_000_001, 3), "SAVEPOINT part", rows(7_000_001, 3), "ROLLBACK TO part", "COMMIT"
+            )
+        postgres.sql(
+            "UPDATE articles SET body = 'another' WHERE id = 1",
+            "DELETE FROM articles WHERE id = 5000001",
+            rows(5_000_001, 1),
+        )
         expected += [6_000_001, 6_000_002, 6_000_003, 5_000_001, 5_000_002, 5_000_003, 5_000_001]
         has(len(expected))
         wait_for(lambda: "ignored DELETE" in follower.said)
@@ -201,7 +249,9 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         found = asyncio.run(stored(d.operator_url))
         assert [headers["Loaderd-Path"] for _, headers, _ in found] == [f"public.articles/{key}" for key in expected]
         followed = found[500:]
-        assert [int(headers["Loaderd-Input"].partition(" ")[0]) for _, headers, _ in followed] == [*range(len(expected) - 500)]
+        assert [int(headers["Loaderd-Input"].partition(" ")[0]) for _, headers, _ in followed] == [
+            *range(len(expected) - 500)
+        ]
         for key, message in zip(expected[500:], followed, strict=True):
             assert content(message) == (f"text {key} grüße \\ " + "x" * 100, {"language": "de"} if key % 3 else {})
             assert message[1]["Nats-Msg-Id"].startswith(f"{key}@")

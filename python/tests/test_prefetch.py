@@ -29,7 +29,11 @@ class Counting:
 
 
 def test_a_wait_that_ended_while_nobody_waited_is_stale() -> None:
-    for error, stale in ((loaderd.SourceDryError("dry"), True), (loaderd.UnreachableError("gone"), True), (RuntimeError("broken"), False)):
+    for error, stale in (
+        (loaderd.SourceDryError("dry"), True),
+        (loaderd.UnreachableError("gone"), True),
+        (RuntimeError("broken"), False),
+    ):
         with Prefetcher(Counting(1, error), 2) as reader:
             assert next(reader) == 1
             wait_for(lambda reader=reader: reader._shared.ended)

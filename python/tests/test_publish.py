@@ -31,9 +31,24 @@ from tokenized import documents as made_up
 from waiting import wait_for
 
 from loaderd import (
-    TLS, InvalidDocumentError, Client, ClosedClientError, DocumentTooLargeError, ForkedClientError, InputChangedError, StreamNotFoundError, NotAcceptedError, NotPermittedError, Publisher,
-    PublishError, RunIntake, UnreachableError, apublish, documents, publish,
-)  # fmt: skip
+    TLS,
+    InvalidDocumentError,
+    Client,
+    ClosedClientError,
+    DocumentTooLargeError,
+    ForkedClientError,
+    InputChangedError,
+    StreamNotFoundError,
+    NotAcceptedError,
+    NotPermittedError,
+    Publisher,
+    PublishError,
+    RunIntake,
+    UnreachableError,
+    apublish,
+    documents,
+    publish,
+)
 from loaderd.producer import _run_checks
 from loaderd.producer._stream_readers import StreamReaders, Intake, find_stream_readers
 from loaderd.producer._nats_auth import find_login
@@ -42,7 +57,14 @@ from loaderd.producer._nats_session import Access, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 END = SETTINGS["tokenizer.end"]
-TEXT = {"packing.buckets": "64,128", "packing.pool": 64, "packing.max_age": 256, "shuffle.window": 32, "steps.rows": 8, "log.level": "warn"}
+TEXT = {
+    "packing.buckets": "64,128",
+    "packing.pool": 64,
+    "packing.max_age": 256,
+    "shuffle.window": 32,
+    "steps.rows": 8,
+    "log.level": "warn",
+}
 
 
 def read(daemon) -> dict[int, list[int]]:
@@ -78,7 +100,9 @@ def stats(daemon) -> dict:
 
 def test_every_form_of_a_document_arrives(daemon, loaderd):
     d = daemon(TEXT)
-    gpt2 = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True).stdout.strip()
+    gpt2 = subprocess.run(
+        [loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     ids = [5, 0, 50255, 17]
     sent = [
         ("a text\nof two lines", {}),
@@ -86,9 +110,15 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
         (bytearray(b"a byte array"), {}),
         (memoryview(b"a view"), {}),
         ("", {}),  # empty: counted, and in no row
-        ({"text": "with an id", **(origin := {"id": "page-17", "path": "corpus/文.txt", "domain": "example.org"})}, origin),
+        (
+            {"text": "with an id", **(origin := {"id": "page-17", "path": "corpus/文.txt", "domain": "example.org"})},
+            origin,
+        ),
         ({"text": b"bytes in a dict", "id": 18}, {"id": "18"}),
-        ({"text": 'json "quoted"', "meta": {"stars": 3, "tags": ["x"]}, "id": "with meta"}, {"id": "with meta", "content_type": "application/json"}),
+        (
+            {"text": 'json "quoted"', "meta": {"stars": 3, "tags": ["x"]}, "id": "with meta"},
+            {"id": "with meta", "content_type": "application/json"},
+        ),
         ({"text": "half a surrogate \ud800" + "!" * 300, "path": None}, {}),
         ({"text": b"a byte \xff" + b"!" * 100, "meta": {"stars": 3}}, {"content_type": "application/json"}),
         (ids, {"content_type": "application/vnd.loaderd.tokens"}),
@@ -99,15 +129,31 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
         ({"ids": []}, {}),
     ]
     expected = [
-        "a text\nof two lines", "bytes: é", "a byte array", "a view", None, "with an id", "bytes in a dict", 'json "quoted"',
-        "half a surrogate \ufffd\ufffd\ufffd" + "!" * 300, "a byte \ufffd" + "!" * 100, ids, ids, ids, ids[::-1], ids, None,
-    ]  # fmt: skip
+        "a text\nof two lines",
+        "bytes: é",
+        "a byte array",
+        "a view",
+        None,
+        "with an id",
+        "bytes in a dict",
+        'json "quoted"',
+        "half a surrogate \ufffd\ufffd\ufffd" + "!" * 300,
+        "a byte \ufffd" + "!" * 100,
+        ids,
+        ids,
+        ids,
+        ids[::-1],
+        ids,
+        None,
+    ]
     done = publish([s for s, _ in sent], d.nats_url, source="web", tokenizer=gpt2)
     assert (done.documents, done.duplicates, done.rejected, done.position) == (len(sent), 0, 0, len(sent))
     assert done.last_sequence == len(sent)
 
     lines = "".join(json.dumps({"id": i, "text": t}) + "\n" for i, t in enumerate(expected) if isinstance(t, str))
-    out = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2"], input=lines, capture_output=True, text=True, check=True).stdout
+    out = subprocess.run(
+        [loaderd, "tokenize", "--tokenizer", "gpt2"], input=lines, capture_output=True, text=True, check=True
+    ).stdout
     of_text = {json.loads(line)["id"]: json.loads(line)["ids"] for line in out.splitlines()}
     want = {i + 1: [*of_text.get(i, e), 50256] for i, e in enumerate(expected) if e is not None}
     assert read(d) == want
@@ -202,6 +248,7 @@ def test_named_input_goes_on_where_it_stands(daemon):
     with pytest.raises(InputChangedError, match="fewer than the 20"):
         publish(tokens[:19], name="part 2", **options)
     assert publish(tokens[20:30], name="part 2", start=20, **options).position == 30
+
     # A dataset whose skip changes it in place, and returns nothing.
     class Odd(Dataset):
         def skip(self, count: int) -> None:  # type: ignore[override]
@@ -289,7 +336,9 @@ def test_no_token_is_sent_to_a_process_that_listens_where_the_daemon_was(tmp_pat
         (tmp_path / "lock").write_text(json.dumps({"host": "h", "pid": 1, "nats": f"nats://{address}"}))
         (tmp_path / "producer.token").write_text(token)
         monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path if given == "found" else tmp_path / "none"))
-        options = {"token": token} if given == "token" else {"password": token, "user": "x"} if given == "password" else {}
+        options = (
+            {"token": token} if given == "token" else {"password": token, "user": "x"} if given == "password" else {}
+        )
         url = f"nats://producer:{token}@{address}" if given == "url" else f"nats://{address}"
         sent = []
 
@@ -343,11 +392,14 @@ def test_full_stream_is_waited_for(daemon):
 
     results = []
     thread = threading.Thread(
-        target=lambda: results.append(publish(tokens, d.nats_url, source="web", tokenizer=TOKENIZER, on_wait=on_wait)), daemon=True
+        target=lambda: results.append(publish(tokens, d.nats_url, source="web", tokenizer=TOKENIZER, on_wait=on_wait)),
+        daemon=True,
     )
     thread.start()
     assert waiting.wait(30)
-    assert "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
+    assert (
+        "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
+    )
     # Patience ends for one publisher, while the other one continues to wait.
     with pytest.raises(PublishError, match="is full"):
         publish([[1] * 1000], d.nats_url, source="other", tokenizer=TOKENIZER, timeout=0.3, on_wait=lambda _: None)
@@ -380,7 +432,10 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
     d = daemon(SETTINGS)
     reported(d)
     tokens, other = made_up(40), "sha256:" + "0" * 64
-    with pytest.raises(NotAcceptedError, match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"):
+    with pytest.raises(
+        NotAcceptedError,
+        match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document",
+    ):
         publish(tokens, d.nats_url, source="web", tokenizer=other)
     with pytest.raises(NotAcceptedError, match="the documents are texts, and run default accepts only token ids"):
         asyncio.run(apublish(["a text"], d.nats_url, source="web"))
@@ -398,7 +453,10 @@ def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
     options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "report": 60}
     done = publish([[1, 2], [1, 5000], {"ids": [1, 2, 3], "loss": [False] * 3}, [6000]], **options)
     assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
-    assert "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dlq list)" in caplog.text
+    assert (
+        "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)"
+        in caplog.text
+    )
     with Publisher(**options) as publisher:
         publisher.send([1, 2, 3])
         assert publisher.flush().runs == ()  # publishing has not ended
@@ -420,7 +478,10 @@ def test_reports_of_another_run_of_the_name_begin_anew():
 
 
 def test_Audience_RejectsWithTheTokenizerOfEachRun():
-    intakes = {run: Intake(run, fingerprint, False, 0, False, 0, {}) for run, fingerprint in (("qwen", "f1"), ("none", "f2"), ("llama", "f3"))}
+    intakes = {
+        run: Intake(run, fingerprint, False, 0, False, 0, {})
+        for run, fingerprint in (("qwen", "f1"), ("none", "f2"), ("llama", "f3"))
+    }
     readers = StreamReaders(reads=("qwen", "none", "llama"), intakes=intakes)
     ends = ": every document would become a dead letter"
     assert readers.rejects("f2") == (
@@ -444,16 +505,28 @@ def test_what_came_before_an_error_is_confirmed(daemon):
 
     with pytest.raises(RuntimeError, match="went away") as caught:
         publish(failing(), d.nats_url, source="web", tokenizer=TOKENIZER)
-    assert "1,234 documents are confirmed" in "".join(getattr(caught.value, "__notes__", ["1,234 documents are confirmed"]))
+    assert "1,234 documents are confirmed" in "".join(
+        getattr(caught.value, "__notes__", ["1,234 documents are confirmed"])
+    )
     with pytest.raises(InvalidDocumentError, match="document 2: .*dimensions"):
         publish([*tokens[:2], [[1]], tokens[3]], d.nats_url, source="other", tokenizer=TOKENIZER)
     # With on_reject, publishing continues without documents that cannot be sent.
     rejected: list[InvalidDocumentError] = []
     large = {"ids": np.zeros(9_000_000, np.int32), "id": "a whole library"}
-    done = publish([tokens[1234], large, {"body": "x"}, tokens[1237]], d.nats_url, source="web", tokenizer=TOKENIZER, start=1234,
-                   on_reject=rejected.append)  # fmt: skip
+    done = publish(
+        [tokens[1234], large, {"body": "x"}, tokens[1237]],
+        d.nats_url,
+        source="web",
+        tokenizer=TOKENIZER,
+        start=1234,
+        on_reject=rejected.append,
+    )
     assert (done.documents, done.rejected, done.position) == (2, 2, 1238)
-    assert isinstance(rejected[0], DocumentTooLargeError) and "a whole library" in str(rejected[0]) and "36,000," in str(rejected[0])
+    assert (
+        isinstance(rejected[0], DocumentTooLargeError)
+        and "a whole library" in str(rejected[0])
+        and "36,000," in str(rejected[0])
+    )
     assert rejected[0].facts["document"] == "a whole library" and "unknown keys ['body']" in str(rejected[1])
     assert in_order(d) == ended(tokens[:1234] + tokens[:2] + [tokens[1234], tokens[1237]])
 
@@ -462,7 +535,9 @@ def test_publish_names_the_document_whose_id_is_too_long(daemon):
     d = daemon(SETTINGS)
     documents = [{"ids": tokens, "id": str(i)} for i, tokens in enumerate(made_up(10))]
     documents[7]["id"] = "i" * 600
-    with pytest.raises(PublishError, match=r"document 7\) .*message id \(Nats-Msg-Id\) has 600 bytes, producers may use at most 512"):
+    with pytest.raises(
+        PublishError, match=r"document 7\) .*message id \(Nats-Msg-Id\) has 600 bytes, producers may use at most 512"
+    ):
         publish(documents, d.nats_url, source="web", tokenizer=TOKENIZER)
 
 
@@ -476,7 +551,10 @@ def test_one_by_one(daemon):
         assert publisher.published.documents == 1
         with pytest.raises(InvalidDocumentError, match="require tokenizer=|not a document"):
             publisher.send(object())  # type: ignore[arg-type]
-        threads = [threading.Thread(target=lambda part=part: [publisher.send(t) for t in part]) for part in (tokens[1:200], tokens[200:])]
+        threads = [
+            threading.Thread(target=lambda part=part: [publisher.send(t) for t in part])
+            for part in (tokens[1:200], tokens[200:])
+        ]
         for t in threads:
             t.start()
         for t in threads:
@@ -517,11 +595,16 @@ def test_from_a_coroutine(daemon):
         assert (done.documents, done.position) == (1200, 1200)
         done = await apublish(produce(tokens[:1300]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
         assert (done.documents, done.position) == (100, 1300)
-        assert (await apublish(tokens[:2000], d.nats_url, source="web", name="all", tokenizer=TOKENIZER)).documents == 700
+        assert (
+            await apublish(tokens[:2000], d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
+        ).documents == 700
         with pytest.raises(InputChangedError):
             await apublish(produce(tokens[:3]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
         # publish works inside a running loop too.
-        assert publish(tokens[2000:2500], d.nats_url, source="web", name="all", start=2000, tokenizer=TOKENIZER).documents == 500
+        assert (
+            publish(tokens[2000:2500], d.nats_url, source="web", name="all", start=2000, tokenizer=TOKENIZER).documents
+            == 500
+        )
         # Documents sent before a cancellation are confirmed.
         never, begun = asyncio.Event(), asyncio.Event()
 
@@ -531,7 +614,9 @@ def test_from_a_coroutine(daemon):
             begun.set()
             await never.wait()
 
-        task = asyncio.create_task(apublish(stuck(), d.nats_url, source="web", name="all", start=2500, tokenizer=TOKENIZER))
+        task = asyncio.create_task(
+            apublish(stuck(), d.nats_url, source="web", name="all", start=2500, tokenizer=TOKENIZER)
+        )
         await begun.wait()
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -571,7 +656,12 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     done = publish(documents(rows, ids="ids"), name="rows", on_reject=rejected.append, **options)
     assert (done.documents, done.rejected, done.position) == (4, 2, 6)
     assert [str(e).split(" (")[0] for e in rejected] == ["cannot read row 1", "cannot read row 4"]
-    texts = documents([{"text": "0"}, {"text": None}, {}, {"text": "3"}], tokenizer=TOKENIZER, encode=lambda texts: [[int(t)] for t in texts], batch_size=3)
+    texts = documents(
+        [{"text": "0"}, {"text": None}, {}, {"text": "3"}],
+        tokenizer=TOKENIZER,
+        encode=lambda texts: [[int(t)] for t in texts],
+        batch_size=3,
+    )
     done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
     assert (done.documents, done.rejected, done.position) == (2, 2, 4)
     assert "row 1: its text is a NoneType" in str(rejected[2])
@@ -594,7 +684,9 @@ print([t.name for t in threading.enumerate()])
 @pytest.mark.parametrize("full", [False, True])
 def test_interrupt_while_publishing(interrupts, daemon, full):
     d = daemon({**SETTINGS, "stream.max_bytes": "1MiB"} if full else SETTINGS)
-    program = subprocess.Popen([sys.executable, "-c", INTERRUPTED, d.nats_url, TOKENIZER], stdout=subprocess.PIPE, text=True, env=environment())
+    program = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, d.nats_url, TOKENIZER], stdout=subprocess.PIPE, text=True, env=environment()
+    )
     lines = []
     for line in program.stdout:
         lines.append(line)
@@ -617,9 +709,14 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     from tokenizers import Tokenizer
 
     d = daemon(TEXT)
-    gpt2 = subprocess.run([loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True).stdout.strip()
+    gpt2 = subprocess.run(
+        [loaderd, "tokenize", "--tokenizer", "gpt2", "--fingerprint"], capture_output=True, text=True, check=True
+    ).stdout.strip()
     texts = [f"Document {i}: " + "naïve words, and 1,234 numbers. " * (i % 40) for i in range(300)]
-    rows = [{"content": t, "url": f"https://example.org/{i}", "host": "example.org", "stars": i} for i, t in enumerate(texts)]
+    rows = [
+        {"content": t, "url": f"https://example.org/{i}", "host": "example.org", "stars": i}
+        for i, t in enumerate(texts)
+    ]
     plain = datasets.Dataset.from_list(rows)
     streamed = plain.to_iterable_dataset(num_shards=4)
     small = Tokenizer.from_str(json.dumps(reference_tokenizers.builtin_json("gpt2")))
@@ -633,17 +730,25 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     assert publish(as_text, d.nats_url, source="text", name="hub").documents == 0
     assert list(as_text.skip(297)) == list(as_text)[297:]
     for source, tokenizer in (("tokenizers", small), ("transformers", large), ("tiktoken", tiktoken)):
-        made = documents(streamed if source == "transformers" else plain, text="content", tokenizer=tokenizer, batch_size=64)
+        made = documents(
+            streamed if source == "transformers" else plain, text="content", tokenizer=tokenizer, batch_size=64
+        )
         assert publish(made, source=source, name="hub", **options).documents == 300
         assert publish(made, source=source, name="hub", **options).documents == 0
-    own = documents(plain, text="content", tokenizer=gpt2, encode=lambda batch: [e.ids for e in small.encode_batch(batch)])
+    own = documents(
+        plain, text="content", tokenizer=gpt2, encode=lambda batch: [e.ids for e in small.encode_batch(batch)]
+    )
     publish(own, source="own", **options)
     got = in_order(d)
     want = [[*e.ids, 50256] for e in small.encode_batch(texts)]
     assert got == want * 5  # text and ids, from every producer
     with Client(d.flight_url) as client:
         found = client.find(id="https://example.org/17")
-        origin = next(o for o in client.ledger(found[0]["step"], documents=True)["documents"] if o["id"] == "https://example.org/17")
+        origin = next(
+            o
+            for o in client.ledger(found[0]["step"], documents=True)["documents"]
+            if o["id"] == "https://example.org/17"
+        )
     assert (origin["path"], origin["domain"]) == ("stars/17", "example.org")
 
     small.enable_truncation(16)
@@ -696,14 +801,22 @@ def test_Encoder_FewBytesThatAreNotUTF8AreLeftToTheRun():
     text = b"\xff" + b"!" * 99
     assert Encoder("web").encode(text, 0).payload == Encoder("web").encode({"text": text}, 0).payload == text
     assert json.loads(Encoder("web").encode({"text": text, "meta": {"x": 1}}, 0).payload)["text"] == "\ufffd" + "!" * 99
-    assert Encoder("web").encode({"parts": [("\ud800", True), ("!" * 297, False)]}, 0).payload.count("\ufffd".encode()) == 3
+    assert (
+        Encoder("web").encode({"parts": [("\ud800", True), ("!" * 297, False)]}, 0).payload.count("\ufffd".encode())
+        == 3
+    )
 
 
 def test_ids_are_made_as_documented():
     message = Encoder("web", input="crawl 7").encode("some text", 12)
     digest = hashlib.sha256(b"web\0crawl 7\0" + b"12\0" + b"some text").hexdigest()
     assert message.headers == {"Nats-Msg-Id": digest[:32]}
-    others = [("other", "crawl 7", 12, "some text"), ("web", "", 12, "some text"), ("web", "crawl 7", 13, "some text"), ("web", "crawl 7", 12, "")]
+    others = [
+        ("other", "crawl 7", 12, "some text"),
+        ("web", "", 12, "some text"),
+        ("web", "crawl 7", 13, "some text"),
+        ("web", "crawl 7", 12, ""),
+    ]
     assert len({Encoder(s, input=n).encode(t, p).id for s, n, p, t in others} | {message.id}) == 5
     placed = Encoder("web", input="crawl 7", place=True).encode({"text": "t", "id": 5}, 12)
     assert placed.headers == {"Nats-Msg-Id": "5", "Loaderd-Input": "12 crawl 7"}
@@ -711,7 +824,11 @@ def test_ids_are_made_as_documented():
 
 def test_publishing_that_cannot_begin(daemon, tmp_path):
     d = daemon(SETTINGS)
-    for bad, problem in (("grpc://127.0.0.1:8815", "Flight"), ("http://x", "not an address of NATS"), ("", "not an address of NATS")):
+    for bad, problem in (
+        ("grpc://127.0.0.1:8815", "Flight"),
+        ("http://x", "not an address of NATS"),
+        ("", "not an address of NATS"),
+    ):
         with pytest.raises(ValueError, match=problem):
             publish(["a"], bad, source="web")
     for source in ("", "a.b", "a b", "x" * 65, "*"):
@@ -722,7 +839,10 @@ def test_publishing_that_cannot_begin(daemon, tmp_path):
     with pytest.raises(ValueError, match="control characters"):
         publish(["a"], d.nats_url, source="web", name="a\nb")
     d.stop()
-    with pytest.raises(UnreachableError, match=r"cannot connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
+    with pytest.raises(
+        UnreachableError,
+        match=r"cannot connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve",
+    ) as caught:
         publish(["a"], d.nats_url.replace("//", "//user:secret@"), source="web", connect_timeout=0.3)
     assert "secret" not in str(caught.value)
     program = "import sys; sys.modules['nats'] = None; import loaderd; loaderd.publish(['a'], source='web')"
@@ -748,7 +868,9 @@ def test_publisher_is_refused_after_a_fork(daemon):
 def test_first_example_of_the_page(daemon):
     d = daemon(TEXT)
     example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "producers.md").read_text(), re.S)[0]
-    subprocess.run([sys.executable, "-c", example.replace("nats://127.0.0.1:4222", d.nats_url)], check=True, env=environment())
+    subprocess.run(
+        [sys.executable, "-c", example.replace("nats://127.0.0.1:4222", d.nats_url)], check=True, env=environment()
+    )
     assert len(read(d)) == 2
 
 
@@ -767,8 +889,24 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
     servers: list[subprocess.Popen[bytes]] = []
 
     def start(i: int) -> None:
-        command = [nats_server, "-a", "127.0.0.1", "-p", str(clients[i]), "-n", f"server{i}", "-js", "-sd", tmp_path / f"js{i}", "--cluster_name", "c",
-                   "--cluster", f"nats://127.0.0.1:{routes[i]}", "--routes", ",".join(f"nats://127.0.0.1:{port}" for port in routes)]  # fmt: skip
+        command = [
+            nats_server,
+            "-a",
+            "127.0.0.1",
+            "-p",
+            str(clients[i]),
+            "-n",
+            f"server{i}",
+            "-js",
+            "-sd",
+            tmp_path / f"js{i}",
+            "--cluster_name",
+            "c",
+            "--cluster",
+            f"nats://127.0.0.1:{routes[i]}",
+            "--routes",
+            ",".join(f"nats://127.0.0.1:{port}" for port in routes),
+        ]
         servers.append(subprocess.Popen(command, stderr=subprocess.DEVNULL))
 
     async def add_stream() -> None:
@@ -799,7 +937,9 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             publish(["text"], url, source="py", timeout=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr("loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0)  # on a slow machine the stream is created long after the leader is elected
+            patch.setattr(
+                "loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0
+            )  # on a slow machine the stream is created long after the leader is elected
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
@@ -827,13 +967,38 @@ def test_password_and_tls(daemon, nats_server, tmp_path):
     """A separate NATS server that requires both; the daemon creates its streams there."""
     (port,) = free_ports(1)
     one, other = (Path(__file__).parent / "certificates" / name for name in ("one", "other"))
-    command = [nats_server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", tmp_path / "js", "--user", "writer", "--pass", "secret",
-               "--tls", "--tlscert", one.with_suffix(".pem"), "--tlskey", one.with_suffix(".key")]  # fmt: skip
+    command = [
+        nats_server,
+        "-a",
+        "127.0.0.1",
+        "-p",
+        str(port),
+        "-js",
+        "-sd",
+        tmp_path / "js",
+        "--user",
+        "writer",
+        "--pass",
+        "secret",
+        "--tls",
+        "--tlscert",
+        one.with_suffix(".pem"),
+        "--tlskey",
+        one.with_suffix(".key"),
+    ]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
         url = f"tls://127.0.0.1:{port}"
-        d = daemon({**SETTINGS, "stream.url": f"tls://writer:secret@127.0.0.1:{port}", "stream.tls.ca": one.with_suffix(".pem"),
-                    "stream.max_bytes": "16MiB", "stream.plan_bytes": "16MiB", "stream.dead_letter_bytes": "1MiB"})  # fmt: skip
+        d = daemon(
+            {
+                **SETTINGS,
+                "stream.url": f"tls://writer:secret@127.0.0.1:{port}",
+                "stream.tls.ca": one.with_suffix(".pem"),
+                "stream.max_bytes": "16MiB",
+                "stream.plan_bytes": "16MiB",
+                "stream.dead_letter_bytes": "1MiB",
+            }
+        )
         trusted = TLS(ca=one.with_suffix(".pem"))
         tokens = made_up(30)
         publish(tokens[:10], url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="secret")
@@ -842,7 +1007,15 @@ def test_password_and_tls(daemon, nats_server, tmp_path):
         with pytest.raises(NotPermittedError, match="(?i)authorization"):
             publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="wrong")
         with pytest.raises(NotPermittedError, match="(?i)certificate"):
-            publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=TLS(ca=other.with_suffix(".pem")), user="writer", password="secret")
+            publish(
+                tokens,
+                url,
+                source="web",
+                tokenizer=TOKENIZER,
+                tls=TLS(ca=other.with_suffix(".pem")),
+                user="writer",
+                password="secret",
+            )
         with pytest.raises(ImportError, match="nkeys"):  # credentials need it
             (tmp_path / "user.creds").write_text("")
             publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, credentials=tmp_path / "user.creds")
@@ -874,7 +1047,11 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     def told(sent: list, **more: object) -> list[tuple[str, str]]:
         caplog.clear()
         publish(sent, **options, **more)
-        return [(r.levelname, r.getMessage().removeprefix("publishing to stream DOCS: ")) for r in caplog.records if r.name == "loaderd"]
+        return [
+            (r.levelname, r.getMessage().removeprefix("publishing to stream DOCS: "))
+            for r in caplog.records
+            if r.name == "loaderd"
+        ]
 
     caplog.set_level("INFO", "loaderd")
     named = [{"ids": t, "id": f"id-{i}"} for i, t in enumerate(tokens)]
@@ -882,7 +1059,9 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     assert told(named[:50], name="a") == []  # continues at its position
     [(level, text)] = told(named[:50], name="b")
     assert level == "WARNING"
-    assert text.startswith("all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'")
+    assert text.startswith(
+        "all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'"
+    )
     assert "in the stream as document 1. If they are different documents" in text
     [(level, text)] = told(named, name="c")
     assert (level, text[:39]) == ("WARNING", "50 of 60 documents were not stored: the")
@@ -900,8 +1079,15 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
         assert f"the first is '{first}-0' (document 5)" in text
     # Without a name: the same documents in the same positions.
     assert told(tokens[:30]) == []
-    assert told(tokens) == [("INFO", "30 of 60 documents were already in the stream: publishing resumed where it had stopped")]
-    assert told(tokens) == [("WARNING", "all 60 documents were already in the stream: this input was published before and has no new documents")]
+    assert told(tokens) == [
+        ("INFO", "30 of 60 documents were already in the stream: publishing resumed where it had stopped")
+    ]
+    assert told(tokens) == [
+        (
+            "WARNING",
+            "all 60 documents were already in the stream: this input was published before and has no new documents",
+        )
+    ]
 
 
 def test_runs_that_do_not_read_what_is_published_are_told(daemon, caplog):

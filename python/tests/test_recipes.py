@@ -34,15 +34,28 @@ def libraries() -> Path:
 @pytest.fixture(scope="module")
 def jax(libraries: Path) -> Python:
     """Only the libraries, on four devices."""
-    return Python(str(libraries / "bin" / "python"), (EXAMPLES,), {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"})
+    return Python(
+        str(libraries / "bin" / "python"),
+        (EXAMPLES,),
+        {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"},
+    )
 
 
 @pytest.fixture(scope="module")
 def torches(libraries: Path) -> Python:
     """The libraries after the test environment, as one process of torch.distributed."""
     folders = [Path(path) for path in sys.path if path.endswith("site-packages")]
-    alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
-    return Python(folders=(EXAMPLES, HERE, *folders, *libraries.glob("lib/python*/site-packages")), variables={**alone, "NO_COLOR": "1"})
+    alone = {
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+        "WORLD_SIZE": "1",
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(free_ports(1)[0]),
+    }
+    return Python(
+        folders=(EXAMPLES, HERE, *folders, *libraries.glob("lib/python*/site-packages")),
+        variables={**alone, "NO_COLOR": "1"},
+    )
 
 
 def served(program: Path, **settings: object) -> loaderd._serve.DaemonContext:
@@ -103,11 +116,29 @@ def test_torchtitan(even, torches, tmp_path):
     run(HERE / "documents_alone.py", "torchtitan", even, python=torches)
     assets = tmp_path / "assets"
     assets.mkdir()
-    (assets / "tokenizer.json").write_text('{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}')
+    (assets / "tokenizer.json").write_text(
+        '{"version": "1.0", "added_tokens": [], "model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}'
+    )
     args = (
-        "--module", "torchtitan_llama3", "--config", "debugmodel", "--dataloader.url", even, "--hf_assets_path", assets, "--training.steps", 9,
-        "--training.seq_len", 64, "--training.disable_cuda_graphs", "--checkpoint.interval", 4, "--debug.seed", 0, "--metrics.disable_color_printing",
-    )  # fmt: skip
+        "--module",
+        "torchtitan_llama3",
+        "--config",
+        "debugmodel",
+        "--dataloader.url",
+        even,
+        "--hf_assets_path",
+        assets,
+        "--training.steps",
+        9,
+        "--training.seq_len",
+        64,
+        "--training.disable_cuda_graphs",
+        "--checkpoint.interval",
+        4,
+        "--debug.seed",
+        0,
+        "--metrics.disable_color_printing",
+    )
     train = HERE / "torchtitan_on_cpu.py"
 
     def told(output: str) -> dict[int, float]:
@@ -119,17 +150,34 @@ def test_torchtitan(even, torches, tmp_path):
     after = told(output_of(train, *again, python=torches))
     assert list(before) == [1, 2, 3, 4, 5, 6] and list(after) == list(range(min(after), 10))
     assert saved in (4, 8) and min(after) in (5, 9) and committed(even) == 9
-    whole = told(output_of(train, *args, "--training.local_batch_size", 4, "--dump_folder", tmp_path / "whole", python=torches))
+    whole = told(
+        output_of(train, *args, "--training.local_batch_size", 4, "--dump_folder", tmp_path / "whole", python=torches)
+    )
     assert before.items() | after.items() <= whole.items() and whole[9] < whole[1] - 1
 
-    wrong = subprocess.run(torches.command(train, *again, "--training.local_batch_size", 8), env=torches.environ(), capture_output=True, text=True, timeout=240)
-    assert wrong.returncode != 0 and "the run has batches of [(4, 64)] for each of 1 ranks, torchtitan expects (8, 64)" in wrong.stderr
+    wrong = subprocess.run(
+        torches.command(train, *again, "--training.local_batch_size", 8),
+        env=torches.environ(),
+        capture_output=True,
+        text=True,
+        timeout=240,
+    )
+    assert (
+        wrong.returncode != 0
+        and "the run has batches of [(4, 64)] for each of 1 ranks, torchtitan expects (8, 64)" in wrong.stderr
+    )
 
 
 def output_of(program: Path, *args: object, python: Python, until: str | None = None) -> str:
     """Returns what a program writes to both outputs, up to its end, or until it is killed after a line."""
     lines = []
-    with subprocess.Popen(python.command(program, *args), env=python.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        python.command(program, *args),
+        env=python.environ(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
         for line in process.stdout or ():
             lines.append(line)
             if until and re.search(until, line):

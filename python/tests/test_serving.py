@@ -65,14 +65,27 @@ def test_a_tokenizer_of_another_library() -> None:
     tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE({"a": 0, "b": 1, "ab": 2, "<end>": 3}, [("a", "b")]))
     tokenizer.add_special_tokens(["<end>"])
     ids = {"ids": tokenizer.encode("abab").ids}
-    with loaderd.serve(["abba", ids], tokenizer=tokenizer, settings={**SMALL, "tokenizer.end": 3, "tokenizer.pad": 3}) as url:
+    with loaderd.serve(
+        ["abba", ids], tokenizer=tokenizer, settings={**SMALL, "tokenizer.end": 3, "tokenizer.pad": 3}
+    ) as url:
         [step] = rows(url)
     assert sorted(step[step != 3].tolist()) == [0, 1, 2, 2, 2]
 
 
 def test_settings_as_flags() -> None:
     given = {"a.b": True, "c": {"d": [1, 2], "e": {"f": "x"}}, "g": 0.5, "h": Path("/p")}
-    assert list(flags(given)) == ["--set", "a.b=true", "--set", "c.d=1,2", "--set", "c.e.f=x", "--set", "g=0.5", "--set", "h=/p"]
+    assert list(flags(given)) == [
+        "--set",
+        "a.b=true",
+        "--set",
+        "c.d=1,2",
+        "--set",
+        "c.e.f=x",
+        "--set",
+        "g=0.5",
+        "--set",
+        "h=/p",
+    ]
     with pytest.raises(ValueError, match=r"setting a\.b is None"):
         list(flags({"a": {"b": None}}))
 
@@ -81,10 +94,15 @@ def test_settings_as_flags() -> None:
 def test_what_cannot_start_says_why(what: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     given: dict[str, object] = {
-        "program": {"program": tmp_path / "nothing"}, "setting": {"settings": {"steps.rowz": 8}}, "tokenizer": {"tokenizer": 7},
-    }[what]  # fmt: skip
+        "program": {"program": tmp_path / "nothing"},
+        "setting": {"settings": {"steps.rowz": 8}},
+        "tokenizer": {"tokenizer": 7},
+    }[what]
     words = {"program": "cannot find the program", "setting": "steps.rowz", "tokenizer": "tokenizer is a int"}[what]
-    with pytest.raises((loaderd.DaemonNotFoundError, TypeError), match=words), loaderd.serve(TEXTS, folder=folder, **given):  # type: ignore[arg-type]
+    with (
+        pytest.raises((loaderd.DaemonNotFoundError, TypeError), match=words),
+        loaderd.serve(TEXTS, folder=folder, **given),
+    ):  # type: ignore[arg-type]
         pytest.fail("it is served")
 
 
@@ -95,7 +113,10 @@ def test_bad_documents_end_the_daemon(tmp_path: Path) -> None:
 
 
 def test_an_end_of_its_own_is_told() -> None:
-    with pytest.raises(loaderd.DaemonNotFoundError, match="exited unexpectedly"), loaderd.serve(TEXTS, settings=SMALL) as url:
+    with (
+        pytest.raises(loaderd.DaemonNotFoundError, match="exited unexpectedly"),
+        loaderd.serve(TEXTS, settings=SMALL) as url,
+    ):
         os.kill(process_of(url.folder), signal.SIGKILL)
         waiting.wait_for(lambda: not running(url.folder))
     with pytest.raises(KeyError), loaderd.serve(TEXTS, settings=SMALL) as url:  # the block's own error has precedence
@@ -155,7 +176,9 @@ child = multiprocessing.get_context("fork").Process(target=os.read, args=(int(sy
 def test_Serve_DaemonStopsWhileAForkedChildLives(case: str, tmp_path: Path) -> None:
     """The child waits for a byte of the test. gRPC is not used before the fork."""
     read, write = os.pipe()
-    owner = subprocess.run([sys.executable, "-c", PRELUDE + FORKED[case], SOURCES, tmp_path, str(read)], pass_fds=[read])
+    owner = subprocess.run(
+        [sys.executable, "-c", PRELUDE + FORKED[case], SOURCES, tmp_path, str(read)], pass_fds=[read]
+    )
     assert owner.returncode == (-signal.SIGKILL if "killed" in case else 0)
     waiting.wait_for(lambda: not running(tmp_path))
     os.write(write, b"x")
@@ -198,7 +221,10 @@ def test_Serve_DaemonThatDoesNotStopIsKilledAndNamed(tmp_path: Path) -> None:
     with pytest.raises(loaderd.DaemonNotFoundError, match="did not stop within 0.1 seconds and was killed"):
         with loaderd.serve(program=program, stop_timeout=0.1):
             pass
-    with pytest.raises(KeyError), loaderd.serve(program=program, stop_timeout=0.1):  # the block's own error has precedence
+    with (
+        pytest.raises(KeyError),
+        loaderd.serve(program=program, stop_timeout=0.1),
+    ):  # the block's own error has precedence
         raise KeyError
 
 

@@ -21,7 +21,9 @@ class Cluster(Session):
         super().__init__(Access("nats://made-up"))
         self.readers, self.asked = readers, asked
 
-    async def _headers_of_one(self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]) -> None:
+    async def _headers_of_one(
+        self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
+    ) -> None:
         has = self.readers.pop(0) if self.readers else 10
         for sequence in range(first, min(last, has) + 1):
             each(sequence, {})

@@ -14,7 +14,10 @@ import loaderd
 SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, after one, and after several
 SHORT = 20
 STEP = re.compile(r"^step \d+ chats (\S+) of (\d+) text (\S+) of (\d+) labels (\d+) loss (\S+)$", re.M)
-ANSWER = re.compile(r"^backwards: (\w+) -> (.*)  \(mean loss per token: (\S+) in the answer, (\S+) in the prompt, not trained on\)$", re.M)
+ANSWER = re.compile(
+    r"^backwards: (\w+) -> (.*)  \(mean loss per token: (\S+) in the answer, (\S+) in the prompt, not trained on\)$",
+    re.M,
+)
 
 
 def flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
@@ -37,7 +40,13 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
     generates, and also runs on two ranks."""
     configured = flat(yaml.safe_load((EXAMPLES / "sft.yaml").read_text()))
     run("sft_documents.py", "tokenizer", "--file", tmp_path / "tokenizer.json")
-    settings = {**configured, "tokenizer.name": tmp_path / "tokenizer.json", "log.level": "warn", "serve.checkpoint_steps": 7, "serve.stall_timeout": "30s"}
+    settings = {
+        **configured,
+        "tokenizer.name": tmp_path / "tokenizer.json",
+        "log.level": "warn",
+        "serve.checkpoint_steps": 7,
+        "serve.stall_timeout": "30s",
+    }
     d = daemon(settings)
     assert run("sft_documents.py", "publish", "--nats", d.nats_url) == "published 2000 chats and 1000 texts\n"
     with loaderd.Client(d.flight_url) as client:
@@ -72,11 +81,15 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
     epochs = configured["sources.chats.epochs"]
     with loaderd.Client(d.flight_url, sources=True, weights=True, job="count") as client:
         read = [(step.source_counts, set(step.sources.weight.tolist())) for step in client]
-    assert sum(counts["chats"].loss_tokens for counts, _ in read) == epochs * sum(len(a) + 2 for a in answers)  # with both end tokens
+    assert sum(counts["chats"].loss_tokens for counts, _ in read) == epochs * sum(
+        len(a) + 2 for a in answers
+    )  # with both end tokens
     assert set.union(*(weights for _, weights in read)) == {1.0, float(np.float32(0.1))}
     for (_, chats, _, text, *_), (counts, _) in zip(told, read):
         assert chats == counts["chats"].loss_tokens
-        assert text < counts["text"].loss_tokens if "text" in counts else text == 0  # the first token of each has no label
+        assert (
+            text < counts["text"].loss_tokens if "text" in counts else text == 0
+        )  # the first token of each has no label
 
     if not scale.ALL:
         return

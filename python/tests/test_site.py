@@ -20,7 +20,12 @@ def mkdocs():
 
 def build(mkdocs, folder, config=ROOT / "mkdocs.yml"):
     command = [mkdocs, "build", "--strict", "--config-file", config, "--site-dir", folder]
-    return subprocess.run(command, capture_output=True, text=True, env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"})
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONDONTWRITEBYTECODE": "1"},
+    )
 
 
 @pytest.fixture(scope="session")
@@ -80,7 +85,12 @@ def test_links(site):
     pages = {path.relative_to(site).as_posix() for path in site.rglob("*.html")}
     for page in (ROOT / "docs").rglob("*.md"):
         assert page.relative_to(ROOT / "docs").with_suffix(".html").as_posix() in pages
-    assert {"overview.html", "ARCHITECTURE.html", "source/examples/train.py.html", "source/examples/splice.yaml.html"} <= pages
+    assert {
+        "overview.html",
+        "ARCHITECTURE.html",
+        "source/examples/train.py.html",
+        "source/examples/splice.yaml.html",
+    } <= pages
 
 
 def test_no_page_asks_another_host(site):
@@ -97,7 +107,9 @@ def test_what_is_wrong_is_seen(tmp_path):
         '<h1 id="top">A</h1><a href="sub/b.html#here">b</a><a href="gone.html">x</a><a href="#nowhere">y</a><a href="https://example.org">z</a>'
         '<img src="gone.png"><script src="https://example.org/x.js"></script><link rel="stylesheet" href="sub/b.html">'
     )
-    (tmp_path / "sub" / "b.html").write_text('<h1 id="here">B</h1><a href="../a.html#top">a</a><a href="../a.html#bottom">a</a>')
+    (tmp_path / "sub" / "b.html").write_text(
+        '<h1 id="here">B</h1><a href="../a.html#top">a</a><a href="../a.html#bottom">a</a>'
+    )
     assert sorted(problems(tmp_path)) == [
         "a.html links to #nowhere: no such place",
         "a.html links to gone.html: no such file",
@@ -113,6 +125,8 @@ def test_a_broken_link_stops_the_build(mkdocs, tmp_path):
     (tmp_path / "docs" / "index.md").write_text("# Home\n\n[x](#nowhere)\n")
     settings = (ROOT / "mkdocs.yml").read_text()
     validation = settings[settings.index("\nvalidation:") : settings.index("\nnav:")]
-    (tmp_path / "mkdocs.yml").write_text(f"site_name: x\ntheme: {{name: material, font: false}}\nplugins: []\n{validation}")
+    (tmp_path / "mkdocs.yml").write_text(
+        f"site_name: x\ntheme: {{name: material, font: false}}\nplugins: []\n{validation}"
+    )
     done = build(mkdocs, tmp_path / "site", tmp_path / "mkdocs.yml")
     assert done.returncode == 1 and "#nowhere" in done.stdout + done.stderr

@@ -19,6 +19,10 @@ def test_a_small_corpus_gives_steps(daemon: Callable[..., Daemon]) -> None:
     with Client(d.flight_url) as client, ThreadPoolExecutor() as trainer:
         assert [next(client).input_ids.shape for _ in range(2)] == [(64, 2048)] * 2
         third = trainer.submit(next, client)
-        wait_for(lambda: client.status().do.endswith("loaderd seal: its last step then has 22 rows of documents and 42 of padding"))
+        wait_for(
+            lambda: client.status().do.endswith(
+                "loaderd seal: its last step then has 22 rows of documents and 42 of padding"
+            )
+        )
         client.seal()
         assert third.result().input_ids.shape == (64, 2048) and not list(client)

@@ -51,22 +51,35 @@ def truth(ids: np.ndarray, padding: np.ndarray) -> np.ndarray:
 
 
 def test_tokens_know_their_sources(mixed):
-    with loaderd.Client(mixed.flight_url, sources=True, steps=20, timeout=20) as client, loaderd.Client(mixed.flight_url, steps=1, job="plain") as plain:
+    with (
+        loaderd.Client(mixed.flight_url, sources=True, steps=20, timeout=20) as client,
+        loaderd.Client(mixed.flight_url, steps=1, job="plain") as plain,
+    ):
         assert client.info().sources == ("code", "web")
         total = {"code": 0, "web": 0}
         for step in client:
             padding = step.segment_ids() == 0
             expected = truth(step.input_ids, padding)
             assert np.array_equal(step.source_ids(), expected)
-            counts = {n: SourceCount((expected == i).sum(), (expected == i).sum()) for i, n in enumerate(total) if (expected == i).any()}
+            counts = {
+                n: SourceCount((expected == i).sum(), (expected == i).sum())
+                for i, n in enumerate(total)
+                if (expected == i).any()
+            }
             assert step.source_counts == counts and step.step_sources == 2
             for name, count in counts.items():
                 total[name] += count.tokens
         assert total["web"] / sum(total.values()) == pytest.approx(0.75, abs=0.02)
         ledger = client.ledger(0, documents=True)
-        assert {p["source"] for row in ledger["rows"] for p in row} == {d["source"] for d in ledger["documents"]} == {"code", "web"}
+        assert (
+            {p["source"] for row in ledger["rows"] for p in row}
+            == {d["source"] for d in ledger["documents"]}
+            == {"code", "web"}
+        )
         piece = ledger["rows"][0][0]
-        assert client.find(source=piece["source"], sequence=piece["sequence"])[0]["pieces"][0]["source"] == piece["source"]
+        assert (
+            client.find(source=piece["source"], sequence=piece["sequence"])[0]["pieces"][0]["source"] == piece["source"]
+        )
         with pytest.raises(loaderd.InvalidTicketError, match="sequences of its own"):
             client.find(sequence=1)
         with pytest.raises(ValueError, match="sources=True"):
@@ -75,15 +88,29 @@ def test_tokens_know_their_sources(mixed):
 
 def test_batches_and_losses_by_source(mixed):
     """The sums over two ranks are those of the whole step, also for a model that shifts labels itself."""
-    with StepLoader(mixed.flight_url, labels="shifted", timeout=20) as whole, StepLoader(mixed.flight_url, fields=["input_ids", "labels"], job="plain") as plain:
+    with (
+        StepLoader(mixed.flight_url, labels="shifted", timeout=20) as whole,
+        StepLoader(mixed.flight_url, fields=["input_ids", "labels"], job="plain") as plain,
+    ):
         assert whole.sources == ("code", "web")
         mock = whole.get_mock_batch()
         batches = [next(whole) for _ in range(6)]
-        assert set(mock) == set(batches[0]) and mock["sources"].dtype == batches[0]["sources"].dtype and mock["num_sources"] == 2
+        assert (
+            set(mock) == set(batches[0])
+            and mock["sources"].dtype == batches[0]["sources"].dtype
+            and mock["num_sources"] == 2
+        )
         assert set(next(plain)) == {"input_ids", "labels"}
     halves = []
     for rank in range(2):
-        with StepLoader(mixed.flight_url, rank=rank, world_size=2, job="halves", fields=["input_ids", "labels", "sources", "num_sources"], dtype=torch.int32) as half:
+        with StepLoader(
+            mixed.flight_url,
+            rank=rank,
+            world_size=2,
+            job="halves",
+            fields=["input_ids", "labels", "sources", "num_sources"],
+            dtype=torch.int32,
+        ) as half:
             halves.append([next(half) for _ in range(6)])
     for n, batch in enumerate(batches):
         ids, labels, sources = (batch[k].numpy() for k in ("input_ids", "labels", "sources"))
@@ -101,7 +128,9 @@ def test_batches_and_losses_by_source(mixed):
         wide = losses.by_source(values, batch, 4)
         assert torch.equal(wide[:, :2], got) and not wide[:, 2:].any()
         assert torch.equal(losses.by_source(values, batch, 1), got[:, :1])
-        ones = [losses.by_source(torch.ones(h[n]["labels"].shape[0], h[n]["labels"].shape[1] - 1), h[n]) for h in halves]  # unshifted labels
+        ones = [
+            losses.by_source(torch.ones(h[n]["labels"].shape[0], h[n]["labels"].shape[1] - 1), h[n]) for h in halves
+        ]  # unshifted labels
         assert torch.equal(sum(ones)[1], got[1]) and torch.equal(sum(ones)[0], got[1])
         bad = torch.where(torch.from_numpy(used), values, torch.nan)
         assert torch.equal(losses.by_source(bad, batch), got)  # losses without a label may have any value
@@ -147,13 +176,20 @@ def test_mix_keeps_what_the_change_before_set(mixed):
 
     def command(**weights):
         flags = [f"--set={name}={weight}" for name, weight in weights.items()]
-        done = subprocess.run([mixed.binary, "mix", "--flight", mixed.flight_url, "--json", *flags], capture_output=True, check=True, timeout=60)
+        done = subprocess.run(
+            [mixed.binary, "mix", "--flight", mixed.flight_url, "--json", *flags],
+            capture_output=True,
+            check=True,
+            timeout=60,
+        )
         return json.loads(done.stdout)
 
     with loaderd.Client(mixed.flight_url) as client, pyarrow.flight.connect(mixed.flight_url) as flight:
 
         def action(**weights):
-            (result,) = flight.do_action(pyarrow.flight.Action("mix", json.dumps({"weights": weights}).encode()), mixed.with_token)
+            (result,) = flight.do_action(
+                pyarrow.flight.Action("mix", json.dumps({"weights": weights}).encode()), mixed.with_token
+            )
             return json.loads(result.body.to_pybytes())
 
         def call(**weights):
@@ -166,7 +202,10 @@ def test_mix_keeps_what_the_change_before_set(mixed):
                     code, web = weights.get("code", code), weights.get("web", web)
                     code, web = code / (code + web), web / (code + web)
                     change = first if "code" in weights else second
-                    assert change(**weights)["target"] == pytest.approx({"code": code, "web": web}, abs=1e-5), (first, second)
+                    assert change(**weights)["target"] == pytest.approx({"code": code, "web": web}, abs=1e-5), (
+                        first,
+                        second,
+                    )
 
 
 def test_mix_that_is_repeated_changes_once(mixed):
@@ -195,14 +234,21 @@ def test_sources_that_come_go_and_end(mixed):
         rest = list(loader)
         assert loader.sources == ("code", "web", "math")
         assert any((b["sources"] == 2).any() for b in rest)
-        assert [b["num_sources"] for b in rest] == [max(2, int(b["sources"].max()) + 1) for b in rest]  # of the whole step: it is one rank's
+        assert [b["num_sources"] for b in rest] == [
+            max(2, int(b["sources"].max()) + 1) for b in rest
+        ]  # of the whole step: it is one rank's
 
 
 def test_StepLoader_OneSource(daemon):
     d = daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(900))
-    with StepLoader(d.flight_url, timeout=30) as loader, StepLoader(d.flight_url, fields=["sources"], job="asks", timeout=30) as asks:
-        assert loader.sources == ("docs",) and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
+    with (
+        StepLoader(d.flight_url, timeout=30) as loader,
+        StepLoader(d.flight_url, fields=["sources"], job="asks", timeout=30) as asks,
+    ):
+        assert (
+            loader.sources == ("docs",) and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
+        )
         assert set(next(asks)["sources"].unique().tolist()) <= {0, -1}
         assert loader.set_mixture({"docs": 3}).target == {"docs": 1}
         with pytest.raises(loaderd.InvalidTicketError, match="web"):
@@ -212,6 +258,7 @@ def test_StepLoader_OneSource(daemon):
 def test_malformed_sources_are_refused():
     rows = [[[1, 2], [3]], [], [[4, 5, 6, 7]]]
     batch = record(rows, 4)
+
     def read(numbers, kind=pa.uint16(), sources=3):
         named = batch.append_column("sources", pa.array(numbers, pa.list_(kind)))
         meta = Metadata(**{**vars(metadata(3, 4)), "step_sources": sources})
@@ -227,13 +274,32 @@ def test_malformed_sources_are_refused():
         with pytest.raises(loaderd.ProtocolError):
             read(numbers, kind, sources)
     body = {k: v for k, v in vars(metadata(3, 4)).items() if k not in ("sources", "step_sources", "weighted")}
-    good = Metadata.decode(json.dumps(body | {"sources": {"web": {"tokens": 3, "loss_tokens": 2, "more": 1}}, "step_sources": 2}).encode())
+    good = Metadata.decode(
+        json.dumps(body | {"sources": {"web": {"tokens": 3, "loss_tokens": 2, "more": 1}}, "step_sources": 2}).encode()
+    )
     assert good.sources == {"web": SourceCount(3, 2)} and good.step_sources == 2
-    for bad in ([], 3, None, {"web": 1}, {"web": {"tokens": 1}}, {"web": {"tokens": -1, "loss_tokens": 0}}, {"web": {"tokens": 1.5, "loss_tokens": 0}}):
+    for bad in (
+        [],
+        3,
+        None,
+        {"web": 1},
+        {"web": {"tokens": 1}},
+        {"web": {"tokens": -1, "loss_tokens": 0}},
+        {"web": {"tokens": 1.5, "loss_tokens": 0}},
+    ):
         with pytest.raises(loaderd.ProtocolError, match="sources"):
             Metadata.decode(json.dumps(body | {"sources": bad}).encode())
-    assert MixtureChange.decode({"run": "r", "step": 3, "target": {"web": 1}, "more": 0}) == MixtureChange(3, {"web": 1.0})
-    for bad in ({}, {"step": "3", "target": {}}, {"step": 3}, {"step": 3, "target": [1]}, {"step": 3, "target": {"web": "1"}}, {"step": 3, "target": {}, "again": 1}):
+    assert MixtureChange.decode({"run": "r", "step": 3, "target": {"web": 1}, "more": 0}) == MixtureChange(
+        3, {"web": 1.0}
+    )
+    for bad in (
+        {},
+        {"step": "3", "target": {}},
+        {"step": 3},
+        {"step": 3, "target": [1]},
+        {"step": 3, "target": {"web": "1"}},
+        {"step": 3, "target": {}, "again": 1},
+    ):
         with pytest.raises(loaderd.ProtocolError, match="result of mix"):
             MixtureChange.decode(bad)
 
@@ -252,10 +318,12 @@ def test_a_change_that_is_decided_on_once(mixed):
         assert other.target == {"code": 0.5, "web": 0.5} and not other.again
         with StepLoader(mixed.flight_url, job="resumed") as resumed:
             resumed.load_state_dict(state)
-            assert resumed.set_mixture({"code": 9, "web": 1}, once=True) == MixtureChange(made.step, made.target, again=True)
+            assert resumed.set_mixture({"code": 9, "web": 1}, once=True) == MixtureChange(
+                made.step, made.target, again=True
+            )
         with pytest.raises(loaderd.InvalidTicketError, match="the plan holds"):
             client.mix({"code": 1}, decided=1_000_000)
-        with pytest.raises(loaderd.InvalidTicketError, match="no \"dry_run\""):
+        with pytest.raises(loaderd.InvalidTicketError, match='no "dry_run"'):
             client.mix({"code": 1}, decided=1, dry_run=True)
         while loader.step <= other.step:  # the plan grows as steps are taken
             next(loader)

@@ -126,7 +126,9 @@ def test_the_mask_of_a_step_of_which_one_part_alone_has_tokens_without_a_loss() 
         some = slice(2 * part, 2 * part + 2)
         tokens = sum(len(s) for row in rows[some] for s in row)
         batch = record(rows[some], 5)
-        batch = pa.RecordBatch.from_arrays([*batch.columns, pa.array(runs[some], pa.list_(pa.int32()))], [*batch.schema.names, "loss_runs"])
+        batch = pa.RecordBatch.from_arrays(
+            [*batch.columns, pa.array(runs[some], pa.list_(pa.int32()))], [*batch.schema.names, "loss_runs"]
+        )
         metas.append(dataclasses.replace(metadata(2, 5, part, 2), tokens=tokens, loss_tokens=losses))
         parts.append(part_of(batch, metas[-1]))
     assert [p.loss_runs is None for p in parts] == [True, False]  # all tokens of the first part have a loss
@@ -226,9 +228,17 @@ def test_where_segments_end_is_checked_in_every_row():
     rng = np.random.default_rng(5)
     found = {True: 0, False: 0}
     for _ in range(3000):
-        rows = [[0, *np.sort(rng.integers(1, 9, rng.integers(0, 4)))] if rng.random() < 0.9 else rng.integers(-4, 9, rng.integers(0, 4)).tolist() for _ in range(rng.integers(0, 4))]
+        rows = [
+            [0, *np.sort(rng.integers(1, 9, rng.integers(0, 4)))]
+            if rng.random() < 0.9
+            else rng.integers(-4, 9, rng.integers(0, 4)).tolist()
+            for _ in range(rng.integers(0, 4))
+        ]
         good = all(row and row[0] == 0 and row[-1] <= 7 and all(a < b for a, b in pairwise(row)) for row in rows)
-        offsets, ends = np.cumsum([0, *map(len, rows)], dtype=np.int32), np.array([end for row in rows for end in row], np.int32)
+        offsets, ends = (
+            np.cumsum([0, *map(len, rows)], dtype=np.int32),
+            np.array([end for row in rows for end in row], np.int32),
+        )
         assert bool(_are_ends(offsets, ends, 7)) is good, rows
         found[good] += 1
     assert min(found.values()) > 500
@@ -253,5 +263,7 @@ def test_ids_outside_the_vocabulary_are_refused(ids: list[int], dtype: Any, voca
     if wrong is None:
         check_ids(part, vocabulary, "it")
         return
-    with pytest.raises(ProtocolError, match=f"it has 1 token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong}"):
+    with pytest.raises(
+        ProtocolError, match=f"it has 1 token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong}"
+    ):
         check_ids(part, vocabulary, "it")

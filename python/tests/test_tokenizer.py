@@ -64,7 +64,14 @@ def test_special_tokens_as_text(loaderd: str, name: str, converted: dict[str, pa
 
 
 def test_each_maximal_subpart_of_invalid_utf8_is_one_replacement_character(loaderd: str) -> None:
-    texts = {b"\xf0\x9f\x98": 1, b"\xe4\xb8a": 1, b"\xed\xa0\x80": 3, b"\xc0\x80": 2, b"\xf4\x90\x80\x80": 4, b"\xe1\x80\xe1": 2}
+    texts = {
+        b"\xf0\x9f\x98": 1,
+        b"\xe4\xb8a": 1,
+        b"\xed\xa0\x80": 3,
+        b"\xc0\x80": 2,
+        b"\xf4\x90\x80\x80": 4,
+        b"\xe1\x80\xe1": 2,
+    }
     for text, count in texts.items():
         assert decoded(text).count("\ufffd") == count, "Python replaces maximal subparts"
     want = ids_of(loaderd, "gpt2", [decoded(t).encode() for t in texts])
@@ -146,7 +153,10 @@ def test_normalization_form(loaderd: str, tmp_path: pathlib.Path, form: str) -> 
     points = [c for c in range(0x32000) if not 0xD800 <= c < 0xE000]
     for texts in (
         combining(share(4_000, 4)),
-        ["".join(f"{chr(c)} a{chr(c)}\u0301{chr(c)}" for c in points[i : i + 64]).encode() for i in range(0, len(points), 64)],
+        [
+            "".join(f"{chr(c)} a{chr(c)}\u0301{chr(c)}" for c in points[i : i + 64]).encode()
+            for i in range(0, len(points), 64)
+        ],
     ):
         check(texts, ids_of(loaderd, path, texts), hugging_face_ids(path, texts))
 

@@ -21,9 +21,69 @@ FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
 # The components of tokens and texts: contents that overlap, begin and end with spaces, are changed by normalization, or
 # are in the vocabulary.
-CONTENTS = ["<x>", "<x", "x>", "<", "ab", "abc", "bc b", " ab", "ab ", " ", "  ", "\n", "\n\n", " \n", "e\u0301", "é", "\u0301", "_a", "1"]
-CONTENTS += ["中", "中中", "a中", "<x><x>", "<x>  ", "\u2581", "\u2581\u2581", "\u2581ab", "²", "\u200d", "'s", "aaaab", "aaa", "<|end|>", "Ġ", "Ã"]
-BETWEEN = [" ", "  ", "\n", "\t", "\u3000", "\x85", "a", "b", "_", "1", "²", "\u200c", "é", "e\u0301", "\u0301", ".", "<", "x", "中", "\u2581", "aa", "''"]
+CONTENTS = [
+    "<x>",
+    "<x",
+    "x>",
+    "<",
+    "ab",
+    "abc",
+    "bc b",
+    " ab",
+    "ab ",
+    " ",
+    "  ",
+    "\n",
+    "\n\n",
+    " \n",
+    "e\u0301",
+    "é",
+    "\u0301",
+    "_a",
+    "1",
+]
+CONTENTS += [
+    "中",
+    "中中",
+    "a中",
+    "<x><x>",
+    "<x>  ",
+    "\u2581",
+    "\u2581\u2581",
+    "\u2581ab",
+    "²",
+    "\u200d",
+    "'s",
+    "aaaab",
+    "aaa",
+    "<|end|>",
+    "Ġ",
+    "Ã",
+]
+BETWEEN = [
+    " ",
+    "  ",
+    "\n",
+    "\t",
+    "\u3000",
+    "\x85",
+    "a",
+    "b",
+    "_",
+    "1",
+    "²",
+    "\u200c",
+    "é",
+    "e\u0301",
+    "\u0301",
+    ".",
+    "<",
+    "x",
+    "中",
+    "\u2581",
+    "aa",
+    "''",
+]
 
 BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": True}
 UNDERLINE = {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}
@@ -94,7 +154,9 @@ def reference_of(content: dict[str, Any]) -> Tokenizer | None:
         return None
 
 
-def compare(loaderd: str, path: pathlib.Path, content: dict[str, Any], texts: Sequence[str], as_text: bool = False) -> int:
+def compare(
+    loaderd: str, path: pathlib.Path, content: dict[str, Any], texts: Sequence[str], as_text: bool = False
+) -> int:
     """Returns how many texts were compared: the reference panics where tokens with rstrip and lstrip overlap."""
     path.write_text(json.dumps(content), encoding="utf-8")
     lines = "".join(json.dumps({"base64": base64.b64encode(t.encode()).decode()}) + "\n" for t in texts)
@@ -137,7 +199,10 @@ def test_every_combination_of_flags(loaderd: str, tmp_path: pathlib.Path, shape:
         on = [name for name, value in zip(FLAGS, flags, strict=True) if value]
         one, other = rng.sample(CONTENTS, 2)
         content = file_with(shape, [token(one, *on), token("<x>", "special") if one != "<x>" else token("ab", *on)])
-        texts = [f"{a}{b}{one}{c}{d}" for a, b, c, d in itertools.product(("", "a "), BETWEEN[::4], BETWEEN[::3], ("", " a", one, "<x>"))]
+        texts = [
+            f"{a}{b}{one}{c}{d}"
+            for a, b, c, d in itertools.product(("", "a "), BETWEEN[::4], BETWEEN[::3], ("", " a", one, "<x>"))
+        ]
         texts += [random_text(rng, [one, other, "<x>", "ab"]) for _ in range(100)]
         compared += compare(loaderd, tmp_path / "tokenizer.json", content, texts, rng.random() < 0.3)
     assert compared > 8_000

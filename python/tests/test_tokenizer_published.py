@@ -15,8 +15,28 @@ QUICK = ("claude", "deepseek_v3", "internlm2", "llama2", "qwen3")  # one file of
 @pytest.fixture(scope="module")
 def batch() -> list[bytes]:
     every = texts.every_character(lambda c: f"a{c} ", step=499)
-    found = [*texts.mixtures(1_000), *texts.adversarial(), *texts.broken(150), *texts.sources(12), *texts.languages(), *every]
-    specials = ["<s>", "</s>", "<bos>", "<|im_start|>", "<|eot_id|>", "[INST]", "<unk>", "<pad>", "<｜User｜>", "<start_of_turn>", "\n\n\n", "\t\t"]
+    found = [
+        *texts.mixtures(1_000),
+        *texts.adversarial(),
+        *texts.broken(150),
+        *texts.sources(12),
+        *texts.languages(),
+        *every,
+    ]
+    specials = [
+        "<s>",
+        "</s>",
+        "<bos>",
+        "<|im_start|>",
+        "<|eot_id|>",
+        "[INST]",
+        "<unk>",
+        "<pad>",
+        "<｜User｜>",
+        "<start_of_turn>",
+        "\n\n\n",
+        "\t\t",
+    ]
     found += (f"{a} b{a}{a}c {b}".encode() for a in specials for b in specials)
     return [*thinned(found, 3)]
 

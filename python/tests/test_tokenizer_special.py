@@ -19,13 +19,22 @@ from scale import everything, quick
 from tokenizer_comparison import check, decoded, hugging_face_ids, ids_of, run
 from tokenizers import Tokenizer
 
-ROBERTA = {"type": "RobertaProcessing", "sep": ["b", 98], "cls": ["a", 97], "trim_offsets": True, "add_prefix_space": True}
+ROBERTA = {
+    "type": "RobertaProcessing",
+    "sep": ["b", 98],
+    "cls": ["a", 97],
+    "trim_offsets": True,
+    "add_prefix_space": True,
+}
 BERT = {"type": "BertProcessing", "sep": ["c", 99], "cls": ["d", 100]}
 
 
 def single(*pieces: str) -> dict[str, Any]:
     special = {"[S]": [100, 101], "[E]": [102]}
-    parts = [{"Sequence": {"id": "A", "type_id": 0}} if p == "A" else {"SpecialToken": {"id": p, "type_id": 0}} for p in pieces]
+    parts = [
+        {"Sequence": {"id": "A", "type_id": 0}} if p == "A" else {"SpecialToken": {"id": p, "type_id": 0}}
+        for p in pieces
+    ]
     return {
         "type": "TemplateProcessing",
         "single": parts,
@@ -41,7 +50,10 @@ PROCESSORS = {
     "none": single("A"),
     "bert": BERT,
     "roberta": ROBERTA,
-    "sequence": {"type": "Sequence", "processors": [OFFSETS, {"type": "Sequence", "processors": [single("[S]", "A", "[E]")]}]},
+    "sequence": {
+        "type": "Sequence",
+        "processors": [OFFSETS, {"type": "Sequence", "processors": [single("[S]", "A", "[E]")]}],
+    },
     "offsets": OFFSETS,
 }
 
@@ -81,7 +93,10 @@ def test_the_way_back(loaderd: str, name: str) -> None:
     """Decoding equals the reference's decoder, except where that has U+FFFD for invalid UTF-8."""
     path = published(name)
     tokenizer = Tokenizer.from_file(str(path))
-    batch = [decoded(t) for t in [*texts.mixtures(300), *texts.adversarial(), b"  two spaces", "\u2581x 👩‍🔬\n".encode(), b" "]]
+    batch = [
+        decoded(t)
+        for t in [*texts.mixtures(300), *texts.adversarial(), b"  two spaces", "\u2581x 👩‍🔬\n".encode(), b" "]
+    ]
     ids = [e.ids for e in tokenizer.encode_batch_fast(batch, add_special_tokens=False)]
     out = run(loaderd, ["--tokenizer", str(path), "--decode"], ({"id": i, "ids": x} for i, x in enumerate(ids)))
     for i, line in enumerate(out):
@@ -140,4 +155,6 @@ def test_rank_file_with_a_pattern(loaderd: str, tmp_path: pathlib.Path) -> None:
         want = [encoding.encode(decoded(t), allowed_special="all") for t in batch]
         check(batch, ids_of(loaderd, path, batch, *flags), want)
         command = [loaderd, "tokenize", "--fingerprint", "--tokenizer", path, *flags]
-        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == fingerprint(encoding)
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == fingerprint(
+            encoding
+        )

@@ -41,11 +41,20 @@ def compare(loaderd: str, path: pathlib.Path, batch: Sequence[bytes]) -> None:
 @pytest.fixture(scope="module")
 def batch() -> list[bytes]:
     every = texts.every_character(lambda c: f"{c}a{c} ", step=99)
-    found = [*texts.mixtures(1_000, SEED), *texts.adversarial(), *texts.broken(200, SEED), *texts.sources(8), *texts.languages(), *every]
+    found = [
+        *texts.mixtures(1_000, SEED),
+        *texts.adversarial(),
+        *texts.broken(200, SEED),
+        *texts.sources(8),
+        *texts.languages(),
+        *every,
+    ]
     return [*thinned(found, 5)]
 
 
-@pytest.mark.parametrize("model", [m for m, parts in MODELS.items() if not any(p["type"] == "ByteLevel" for p in parts[:-1])])
+@pytest.mark.parametrize(
+    "model", [m for m, parts in MODELS.items() if not any(p["type"] == "ByteLevel" for p in parts[:-1])]
+)
 def test_cuts_of_published_files(loaderd: str, tmp_path: pathlib.Path, model: str, batch: list[bytes]) -> None:
     compare(loaderd, reference.write(tmp_path / "tokenizer.json", cutting_json(MODELS[model])), batch)
 
@@ -60,8 +69,39 @@ def test_ids_of_published_pre_tokenizers(loaderd: str, tmp_path: pathlib.Path, m
 
 # --- generated pre-tokenizers -----------------------------------------------------------------------------------------
 
-CLASSES = [r"\p{L}", r"\p{N}", r"\s", r"\S", r"\w", r"\d", r"\p{P}", r"\p{Lu}", r"[^\s\p{L}]", "[a-f]", "[^a-z]", r"[\r\n]", "a", " ", "'", r"\.", "中", "."]
-CLASSES += [r"[\p{L}\p{M}]", r"[^\r\n\p{L}\p{N}]", r"[\p{L}&&[^\p{Han}]]", r"\P{L}", r"\p{^N}", r"[^(\s|[.,!])]", r"\W", r"[\w-]", r"\x41", r"\u00e9", r"\p{Han}"]
+CLASSES = [
+    r"\p{L}",
+    r"\p{N}",
+    r"\s",
+    r"\S",
+    r"\w",
+    r"\d",
+    r"\p{P}",
+    r"\p{Lu}",
+    r"[^\s\p{L}]",
+    "[a-f]",
+    "[^a-z]",
+    r"[\r\n]",
+    "a",
+    " ",
+    "'",
+    r"\.",
+    "中",
+    ".",
+]
+CLASSES += [
+    r"[\p{L}\p{M}]",
+    r"[^\r\n\p{L}\p{N}]",
+    r"[\p{L}&&[^\p{Han}]]",
+    r"\P{L}",
+    r"\p{^N}",
+    r"[^(\s|[.,!])]",
+    r"\W",
+    r"[\w-]",
+    r"\x41",
+    r"\u00e9",
+    r"\p{Han}",
+]
 QUANTIFIERS = ["", "", "", "?", "*", "+", "+", "{2}", "{1,3}", "{2,}", "??", "+?", "*?"]
 ENDS = ["", "", "", "", r"(?!\S)", r"(?=\s)", "(?!a)", "$", r"\b", r"\B", r"(?=(\d{3})*\b)", r"(?=(?:[a-z]{2})+(?!\w))"]
 LOOKS = [r"\b", r"\B", "(?=a)", r"(?=(\d{3})+(?!\d))", r"(?=\p{L}+$)", r"(?=(?:[a-z]{2})*\b)"]
@@ -73,10 +113,15 @@ def random_pattern(rng: random.Random) -> str:
     the reference does."""
 
     def alternative() -> str:
-        parts = [rng.choice(CLASSES) + rng.choice(["", "?", "{1,3}", *QUANTIFIERS[rng.randrange(12) :]]) for _ in range(rng.randrange(2))]
+        parts = [
+            rng.choice(CLASSES) + rng.choice(["", "?", "{1,3}", *QUANTIFIERS[rng.randrange(12) :]])
+            for _ in range(rng.randrange(2))
+        ]
         parts += [rng.choice(CLASSES), rng.choice(CLASSES) + rng.choice(QUANTIFIERS)][rng.randrange(2) :]
         if rng.random() < 0.2:
-            parts.append(f"(?:{rng.choice(CLASSES)}{rng.choice(CLASSES)}*|{rng.choice(CLASSES)}){rng.choice(['', '?', '+', '*', '{2,3}'])}")
+            parts.append(
+                f"(?:{rng.choice(CLASSES)}{rng.choice(CLASSES)}*|{rng.choice(CLASSES)}){rng.choice(['', '?', '+', '*', '{2,3}'])}"
+            )
         return "".join(parts) + rng.choice(ENDS)
 
     alternatives = [alternative() for _ in range(rng.randrange(1, 5))]
@@ -99,7 +144,9 @@ def random_parts(rng: random.Random) -> list[PreTokenizer]:
             text = rng.choice([" ", "ab", "\n", "'s", "中"])
             parts.append({**split(""), "pattern": {"String": text}, "behavior": rng.choice(["Isolated", "Contiguous"])})
         else:
-            behavior, invert = rng.choice([("Isolated", False)] * 4 + [("Isolated", True), ("Contiguous", False), ("Removed", True)])
+            behavior, invert = rng.choice(
+                [("Isolated", False)] * 4 + [("Isolated", True), ("Contiguous", False), ("Removed", True)]
+            )
             parts.append(split(random_pattern(rng), behavior, invert))
     return parts
 
@@ -130,6 +177,13 @@ def test_every_character_has_the_references_properties(loaderd: str, tmp_path: p
     batch = ["".join(points[i : i + 4096]).encode() for i in range(0, len(points), 4096)]
     for name, parts in {
         "category": [split("|".join(rf"\p{{{c}}}+" for c in categories))],
-        "others": [split(r"\w+"), split(r"[\w-]+"), split(r"\s+"), split(r"\p{Han}+"), digits(False), {"type": "Punctuation", "behavior": "Contiguous"}],
+        "others": [
+            split(r"\w+"),
+            split(r"[\w-]+"),
+            split(r"\s+"),
+            split(r"\p{Han}+"),
+            digits(False),
+            {"type": "Punctuation", "behavior": "Contiguous"},
+        ],
     }.items():
         compare(loaderd, reference.write(tmp_path / f"{name}.json", cutting_json(parts)), batch)

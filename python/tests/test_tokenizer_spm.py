@@ -20,7 +20,10 @@ from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 SEED = 20260107
 MARK = "\u2581"
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
-MULTILINGUAL = "naïve façade 中文字符 中文 ここ Ünïcödé été Привет мир سلام 안녕하세요 😀😀 👩\u200d🔬 ½ ﬁ 12 123 1234 \n\n\n  \t x    y " * 40
+MULTILINGUAL = (
+    "naïve façade 中文字符 中文 ここ Ünïcödé été Привет мир سلام 안녕하세요 😀😀 👩\u200d🔬 ½ ﬁ 12 123 1234 \n\n\n  \t x    y "
+    * 40
+)
 
 
 # --- small vocabularies -----------------------------------------------------------------------------------------------
@@ -72,7 +75,9 @@ def small_model(rng: random.Random) -> dict[str, Any]:
         merges = [m for m in merges if not gone & set("".join(m))]
     for byte in rng.sample(BYTES, rng.choice([0, 0, 3, 200])):
         vocab.pop(byte, None)
-    for extra in rng.sample(["\n\n", " ", "a b", f"a{MARK}b", "func main()", f"{MARK}{MARK}{MARK}", "the end", "\t\t"], 4):
+    for extra in rng.sample(
+        ["\n\n", " ", "a b", f"a{MARK}b", "func main()", f"{MARK}{MARK}{MARK}", "the end", "\t\t"], 4
+    ):
         vocab.setdefault(extra, 3000 + len(vocab))
     vocab = {token: i for i, token in enumerate(sorted(vocab, key=lambda t: vocab[t]))}
     return model | {
@@ -175,8 +180,42 @@ def small_file(rng: random.Random, normalizer: list[dict[str, Any]]) -> dict[str
 @functools.cache
 def texts() -> list[bytes]:
     rng = random.Random(SEED)
-    parts = [" ", "  ", " " * 7, MARK, MARK * 2, "\n", "\n\n", "\t", "_", "__", "é", "e\u0301", "中", "文", "😀", "\u0301", "<s>", "</s>"]
-    parts += ["<|x|>", "a", "b", "aa", "a b", " of", "the", "the end", "func", "main()", "func main()", "<0x0A>", "<unk>", "err != nil"]
+    parts = [
+        " ",
+        "  ",
+        " " * 7,
+        MARK,
+        MARK * 2,
+        "\n",
+        "\n\n",
+        "\t",
+        "_",
+        "__",
+        "é",
+        "e\u0301",
+        "中",
+        "文",
+        "😀",
+        "\u0301",
+        "<s>",
+        "</s>",
+    ]
+    parts += [
+        "<|x|>",
+        "a",
+        "b",
+        "aa",
+        "a b",
+        " of",
+        "the",
+        "the end",
+        "func",
+        "main()",
+        "func main()",
+        "<0x0A>",
+        "<unk>",
+        "err != nil",
+    ]
     parts += ["\xa0", "\u3000", "ﬁ", "\x00", "ö", "м", "a" * 50, "ab" * 30, " a" * 30, "中文" * 20, "\ufffd"]
     found = []
     for _ in range(400):
@@ -185,7 +224,20 @@ def texts() -> list[bytes]:
     lines = [line for text in sources()[::8] for line in text.split(b"\n\n")]
     found += rng.sample(lines, 100) + [MULTILINGUAL.encode()] + mixtures(100) + broken(40)
     found += [t[:1500] for t in adversarial()[::3]]
-    return [*found, b"", b" ", MARK.encode(), b"  ", b"<s>", b"<s> a", b" <s> a", b"a<s>", b"</s>", b"func main()", b"a b"]
+    return [
+        *found,
+        b"",
+        b" ",
+        MARK.encode(),
+        b"  ",
+        b"<s>",
+        b"<s> a",
+        b" <s> a",
+        b"a<s>",
+        b"</s>",
+        b"func main()",
+        b"a b",
+    ]
 
 
 # --- comparing --------------------------------------------------------------------------------------------------------

@@ -23,7 +23,9 @@ def unigram(path: pathlib.Path) -> Tokenizer:
     """Writes a tokenizer that loaderd refuses."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"])
+    trainer = trainers.UnigramTrainer(
+        vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"]
+    )
     tokenizer.train_from_iterator(TEXTS * 4, trainer)
     tokenizer.save(str(path))
     return tokenizer

@@ -12,7 +12,9 @@ from loaderd.torch._buffers import Buffers
 
 
 def form(**changes):
-    return BatchFormat.checked(**{"fields": None, "dtype": torch.int64, "labels": "unshifted", "capacity": None, **changes})
+    return BatchFormat.checked(
+        **{"fields": None, "dtype": torch.int64, "labels": "unshifted", "capacity": None, **changes}
+    )
 
 
 @pytest.mark.parametrize("seed", range(120))
@@ -29,10 +31,14 @@ def test_equals_the_obvious(seed):
     rows = random_rows(rng, count, bucket, vocabulary=vocabulary, row_attention=bool(seed // 8 % 2))
     masks = random_masks(rng, rows) if seed % 3 else None
     weights = random_weights(rng, rows) if seed % 5 < 2 else None
-    step = step_of_rows(rows, bucket, dtype=ids, parts=int(rng.integers(1, count + 1)), pad=7, ranks=4, masks=masks, weights=weights)
+    step = step_of_rows(
+        rows, bucket, dtype=ids, parts=int(rng.integers(1, count + 1)), pad=7, ranks=4, masks=masks, weights=weights
+    )
     fields = None if weights is None else [*FIELDS, "loss_weights"]
     got = make_batch(step, form(dtype=dtype, labels="shifted" if shifted else "unshifted", fields=fields), Buffers())
-    assert_same(got, obvious_batch(rows, bucket, dtype=dtype, shifted=shifted, pad=7, ranks=4, masks=masks, weights=weights))
+    assert_same(
+        got, obvious_batch(rows, bucket, dtype=dtype, shifted=shifted, pad=7, ranks=4, masks=masks, weights=weights)
+    )
     if masks is not None:
         flags = [[loss for segment in row for loss in segment] for row in masks]
         assert step.loss_mask().tolist() == [row + [False] * (bucket - len(row)) for row in flags]

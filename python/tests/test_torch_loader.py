@@ -309,7 +309,13 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
             next(loader)
         wait_for(lambda loader=loader: loader._prefetcher._reader._shared.items.qsize() == 8)
     states = [loader.state_dict() for loader in loaders]
-    known = {"version": 1, "run": "sealed", "fingerprint": loaders[0].fingerprint, "step": 5, "run_id": loaders[0].info.run_id}
+    known = {
+        "version": 1,
+        "run": "sealed",
+        "fingerprint": loaders[0].fingerprint,
+        "step": 5,
+        "run_id": loaders[0].info.run_id,
+    }
     assert states == [known] * 4 and len(known["run_id"]) == 32
     assert len(pickle.dumps(states[0])) < 200
     for loader in loaders:

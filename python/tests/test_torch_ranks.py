@@ -78,7 +78,12 @@ def test_submesh(group):
 
 def test_Place_PeerTellsProcessesOfARankApart(group):
     """With more processes than ranks the peer is the global rank, by torch.distributed or else the environment."""
-    for environ, peer in (({}, 0), ({"RANK": "5", "WORLD_SIZE": "8"}, 5), ({"RANK": "1", "WORLD_SIZE": "2"}, 0), ({"RANK": "five"}, 0)):
+    for environ, peer in (
+        ({}, 0),
+        ({"RANK": "5", "WORLD_SIZE": "8"}, 5),
+        ({"RANK": "1", "WORLD_SIZE": "2"}, 0),
+        ({"RANK": "five"}, 0),
+    ):
         assert find_rank(1, 2, environ=environ).peer == peer
     group(3, 4)
     assert find_rank(environ={}).peer == 0
@@ -126,5 +131,7 @@ def test_mesh_that_does_not_say(group):
 
 @pytest.mark.parametrize("mesh", [3, "dp", (2, 4), {"dp": 2}, torch.arange(8), FakeStore()])
 def test_no_mesh(mesh):
-    with pytest.raises(TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world_size="):
+    with pytest.raises(
+        TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world_size="
+    ):
         StepLoader("grpc://127.0.0.1:1", mesh=mesh)

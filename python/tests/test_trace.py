@@ -21,7 +21,9 @@ from loaderd.producer._trace import traceparent
 def span(trace: int, sampled: bool = True) -> ModuleType:
     """Returns OpenTelemetry's API within a span."""
     api = ModuleType("opentelemetry.trace")
-    context = SimpleNamespace(trace_id=trace, span_id=7, is_valid=trace > 0, trace_flags=SimpleNamespace(sampled=sampled))
+    context = SimpleNamespace(
+        trace_id=trace, span_id=7, is_valid=trace > 0, trace_flags=SimpleNamespace(sampled=sampled)
+    )
     api.get_current_span = lambda: SimpleNamespace(get_span_context=lambda: context)  # type: ignore[attr-defined]
     return api
 
@@ -38,7 +40,9 @@ def test_a_share_of_the_documents_is_sampled() -> None:
 
 
 @pytest.mark.parametrize(("api", "follows"), [(span(255), True), (span(255, sampled=False), False), (span(0), False)])
-def test_a_document_belongs_to_the_span_it_is_sent_in(monkeypatch: pytest.MonkeyPatch, api: ModuleType, follows: bool) -> None:
+def test_a_document_belongs_to_the_span_it_is_sent_in(
+    monkeypatch: pytest.MonkeyPatch, api: ModuleType, follows: bool
+) -> None:
     monkeypatch.setitem(sys.modules, "opentelemetry.trace", api)
     assert traceparent(0) is None
     assert (traceparent(1) == f"00-{255:032x}-{7:016x}-01") == follows

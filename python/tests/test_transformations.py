@@ -15,8 +15,33 @@ from tokenizers import Tokenizer
 
 from loaderd import publish
 
-SMALL = {"packing.buckets": "256", "packing.pool": 64, "packing.max_age": 256, "shuffle.window": 8, "steps.rows": 2, "log.level": "warn"}
-WORDS = ["def", "return", "日本語", "naïve", " ", "\n", "\n    ", "x = 1", "(", ")", "👍🏽", "e\u0301", "it's", "12345", "<b>", "слово", "…"]
+SMALL = {
+    "packing.buckets": "256",
+    "packing.pool": 64,
+    "packing.max_age": 256,
+    "shuffle.window": 8,
+    "steps.rows": 2,
+    "log.level": "warn",
+}
+WORDS = [
+    "def",
+    "return",
+    "日本語",
+    "naïve",
+    " ",
+    "\n",
+    "\n    ",
+    "x = 1",
+    "(",
+    ")",
+    "👍🏽",
+    "e\u0301",
+    "it's",
+    "12345",
+    "<b>",
+    "слово",
+    "…",
+]
 
 FILLS = {
     "qwen3": ("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"),
@@ -64,7 +89,9 @@ def test_documents_are_whole_again(daemon: Any, name: str, limit: int) -> None:
         "documents.max_tokens.at": limit,
     }
     if name == "llama2":
-        settings |= {f"documents.fim.tokens.{part}": i for part, i in zip(("prefix", "middle", "suffix"), ids, strict=True)}
+        settings |= {
+            f"documents.fim.tokens.{part}": i for part, i in zip(("prefix", "middle", "suffix"), ids, strict=True)
+        }
     d = daemon(settings)
     sent = texts(400)
     assert publish(sent, d.nats_url, source="code").documents == len(sent)
@@ -86,7 +113,11 @@ def test_documents_are_whole_again(daemon: Any, name: str, limit: int) -> None:
             assert tokens == kept
             continue
         # Qwen composes characters, which is impossible where a cut separates a letter and its accent.
-        said, want, given = reference.decode([i for p in parts for i in p], skip_special_tokens=False), reference.decode(kept, skip_special_tokens=False), text
+        said, want, given = (
+            reference.decode([i for p in parts for i in p], skip_special_tokens=False),
+            reference.decode(kept, skip_special_tokens=False),
+            text,
+        )
         if name == "qwen3":
             said, want, given = (normalize("NFC", x) for x in (said, want, given))
         assert said == (want.rstrip("\ufffd") if cut and name != "llama2" else want)
@@ -94,7 +125,10 @@ def test_documents_are_whole_again(daemon: Any, name: str, limit: int) -> None:
             assert said == given
         if form == "PSM" and name != "llama2":
             for part in parts:
-                assert reference.encode(reference.decode(part, skip_special_tokens=False), add_special_tokens=False).ids == part
+                assert (
+                    reference.encode(reference.decode(part, skip_special_tokens=False), add_special_tokens=False).ids
+                    == part
+                )
     assert 100 < forms["plain"] < 220 and 60 < forms["PSM"] < 180 and 60 < forms["SPM"] < 180
 
 
@@ -111,7 +145,11 @@ def test_pieces_are_the_text_again(daemon: Any, name: str) -> None:
         "documents.fim.rate": 0.6,
         "documents.max_tokens.at": at,
         "documents.max_tokens.do": "split",
-        **({f"documents.fim.tokens.{part}": i for part, i in zip(("prefix", "middle", "suffix"), ids, strict=True)} if name == "llama2" else {}),
+        **(
+            {f"documents.fim.tokens.{part}": i for part, i in zip(("prefix", "middle", "suffix"), ids, strict=True)}
+            if name == "llama2"
+            else {}
+        ),
     }
     d = daemon(settings)
     sent = texts(400)

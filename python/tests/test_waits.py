@@ -91,7 +91,9 @@ def reading_on(reader: Iterator[loaderd.Step]) -> Callable[[], loaderd.Step]:
 
 
 @pytest.mark.parametrize("threaded", [True, False])
-def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Callable[[], list[str]], threaded: bool) -> None:
+def test_a_wait_names_its_cause_again_when_it_changes(
+    slow: Slow, warnings: Callable[[], list[str]], threaded: bool
+) -> None:
     slow.cause = dry(310)
     with Client(slow.url, world_size=1) as client:
         take = reading_on(client if threaded else client.stream())
@@ -131,7 +133,9 @@ def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFix
         wait_for(lambda: caplog.records)
         slow.steps += 1
         take()
-    assert [r.getMessage().split(" after ")[0] for r in caplog.records if r.levelno == logging.INFO] == ["stall resolved"]
+    assert [r.getMessage().split(" after ")[0] for r in caplog.records if r.levelno == logging.INFO] == [
+        "stall resolved"
+    ]
 
 
 def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]]) -> None:
@@ -168,11 +172,16 @@ def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow)
 def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
     """Also before the first answer: for the calls with which a loader starts."""
     url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
-    with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world_size=1) as loader:
+    with (
+        Client(url, connect_timeout=1.0) as client,
+        StepLoader(url, connect_timeout=1.0, rank=0, world_size=1) as loader,
+    ):
         for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"answer from {url}")):
             with pytest.raises(loaderd.UnreachableError):
                 next(reader)
-            assert re.match(f"{awaited} not received after . s: (cannot keep a connection to|no answer from) {url}", warnings()[-1])
+            assert re.match(
+                f"{awaited} not received after . s: (cannot keep a connection to|no answer from) {url}", warnings()[-1]
+            )
     assert len(warnings()) == 2, "the same is said once, whoever finds it"
 
 

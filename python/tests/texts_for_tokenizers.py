@@ -106,8 +106,31 @@ def mixtures(count: int, seed: int = SEED) -> list[bytes]:
     """Returns short random strings: mostly characters that patterns treat specially, and characters around class
     borders."""
     rng = random.Random(seed)
-    special = list(" \t\r\n\v\f\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>") + ["ſ", "K", "\n\n", "  "]
-    special += ["'s", "'S", "'ſ", "'ll", "'LL", "'lL", "'Re", "'t", "ǅ", "ʰ", "ª", "中", "ا", "\u0301", "👩\u200d🔬", "½", "²"]
+    special = list(" \t\r\n\v\f\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>") + [
+        "ſ",
+        "K",
+        "\n\n",
+        "  ",
+    ]
+    special += [
+        "'s",
+        "'S",
+        "'ſ",
+        "'ll",
+        "'LL",
+        "'lL",
+        "'Re",
+        "'t",
+        "ǅ",
+        "ʰ",
+        "ª",
+        "中",
+        "ا",
+        "\u0301",
+        "👩\u200d🔬",
+        "½",
+        "²",
+    ]
     special += ["<|endoftext|>", "<|endofprompt|>", "<|end"]
     wide = borders()
     texts = []
@@ -122,8 +145,24 @@ def broken(count: int, seed: int = SEED) -> list[bytes]:
     """Returns invalid UTF-8: random bytes, cut characters, surrogates, overlong forms, beyond U+10FFFF."""
     rng = random.Random(seed)
     parts = [b"\xed\xa0\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xff", b"\xfe"]
-    parts += [b"\xe4\xb8", b"\xf0\x9f\x98", b"\xf0\x9f", b"\x80", b"\xbf\xbf", b" a", b"'s", b"\n", "中é".encode(), b"\xf5\x80"]
-    texts = [bytes([a, b, c]) for a in (0x41, 0xC2, 0xE1, 0xED, 0xF1, 0xF4) for b in (0x7F, 0x80, 0x90, 0xC3) for c in (0x20, 0xBF)]
+    parts += [
+        b"\xe4\xb8",
+        b"\xf0\x9f\x98",
+        b"\xf0\x9f",
+        b"\x80",
+        b"\xbf\xbf",
+        b" a",
+        b"'s",
+        b"\n",
+        "中é".encode(),
+        b"\xf5\x80",
+    ]
+    texts = [
+        bytes([a, b, c])
+        for a in (0x41, 0xC2, 0xE1, 0xED, 0xF1, 0xF4)
+        for b in (0x7F, 0x80, 0x90, 0xC3)
+        for c in (0x20, 0xBF)
+    ]
     for _ in range(count):
         texts.append(b"".join(rng.choice(parts) for _ in range(rng.randrange(1, 30))))
         texts.append(rng.randbytes(rng.randrange(1, 60)))
@@ -133,10 +172,38 @@ def broken(count: int, seed: int = SEED) -> list[bytes]:
 def adversarial() -> list[bytes]:
     """Returns long runs, and strings at which tokenizers have failed."""
     long = 4_000
-    texts = [unit * (long // len(unit)) for unit in ("a", "A", "1", "'", "/", "é", "中", "👩‍🔬", "e\u0301", "ab", "\u0301")]
+    texts = [
+        unit * (long // len(unit)) for unit in ("a", "A", "1", "'", "/", "é", "中", "👩‍🔬", "e\u0301", "ab", "\u0301")
+    ]
     texts += [unit * 1_000 for unit in (" ", "\n", "\r\n", " \n", "\t", "\u3000", "\xa0")]
-    texts += [f"x{s}y" for s in texts[-7:]] + ["", " ", "\n", "  \n ", "a\n  ", "\n \n \n  x", " \r\n\r\n \t", "\x00", "'", "''s's"]
-    texts += ["it'ſ IT'S we'LL'd'", "don't won't Don'T", "12345678", " 123 456", "1½²٣", "HTTPServer's XMLHttpRequest'LLx"]
-    texts += ["!!!\n\n//\n/x", "...\r\n/a", "a//\n//b", "<|endoftext|>", "x<|endoftext|><|endoftext|> y", "<|endoftext|", "🇩🇪🇫🇷"]
+    texts += [f"x{s}y" for s in texts[-7:]] + [
+        "",
+        " ",
+        "\n",
+        "  \n ",
+        "a\n  ",
+        "\n \n \n  x",
+        " \r\n\r\n \t",
+        "\x00",
+        "'",
+        "''s's",
+    ]
+    texts += [
+        "it'ſ IT'S we'LL'd'",
+        "don't won't Don'T",
+        "12345678",
+        " 123 456",
+        "1½²٣",
+        "HTTPServer's XMLHttpRequest'LLx",
+    ]
+    texts += [
+        "!!!\n\n//\n/x",
+        "...\r\n/a",
+        "a//\n//b",
+        "<|endoftext|>",
+        "x<|endoftext|><|endoftext|> y",
+        "<|endoftext|",
+        "🇩🇪🇫🇷",
+    ]
     texts += ["a" * k + " " * j + "\n" * i + "b" for k in (0, 1, 62, 63, 64, 65) for j in range(4) for i in range(4)]
     return [t.encode() for t in texts]

@@ -51,5 +51,10 @@ def publish_tokens(nats_url: str, tokens: list[np.ndarray], source: str = "test"
 def of_text(tokenizer: Any, folder: Path) -> dict[str, object]:
     """Returns settings of a run of texts."""
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    named = {"tokenizer.name": folder / "tokenizer.json", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto"}
+    named = {
+        "tokenizer.name": folder / "tokenizer.json",
+        "tokenizer.fingerprint": "",
+        "tokenizer.vocab_size": 0,
+        "tokenizer.end": "auto",
+    }
     return {**SETTINGS, **named}

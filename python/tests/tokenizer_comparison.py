@@ -44,7 +44,9 @@ def check(texts: Sequence[bytes], got: Sequence[list[int]], want: Sequence[list[
     for text, g, w in zip(texts, got, want, strict=True):
         if list(g) != list(w):
             at = next((k for k, (a, b) in enumerate(zip(g, w, strict=False)) if a != b), min(len(g), len(w)))
-            pytest.fail(f"{text[:200]!r}: from id {at} on loaderd gives {g[at : at + 8]}, the reference {w[at : at + 8]}")
+            pytest.fail(
+                f"{text[:200]!r}: from id {at} on loaderd gives {g[at : at + 8]}, the reference {w[at : at + 8]}"
+            )
 
 
 def hugging_face_ids(path: pathlib.Path, texts: Sequence[bytes], special_as_text: bool = False) -> list[list[int]]:

@@ -34,10 +34,21 @@ class Device:
     def empty_cache(self) -> None: ...
 
 
-def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_mask: Any, scale: float | None = None, enable_gqa: bool = False, **_: Any) -> Any:
+def dense(
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    *,
+    block_mask: Any,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+    **_: Any,
+) -> Any:
     """flex_attention, which has no backward pass on CPUs, by the rule of torchtitan's block mask from the positions."""
     mask = create_mask(block_mask.mask_mod, q.shape[0], None, q.shape[2], k.shape[2], device="cpu")
-    return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa), types.SimpleNamespace(lse=None)
+    return scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa
+    ), types.SimpleNamespace(lse=None)
 
 
 utils.device_type, utils.device_module = "cpu", Device()

@@ -40,12 +40,24 @@ def trl(tokenizer: Any, chats: list[list[dict[str, Any]]], folder: Path) -> list
     disable_progress_bars()
     logging.disable(logging.WARNING)
     tiny = LlamaConfig(
-        vocab_size=len(tokenizer), hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, num_key_value_heads=1
+        vocab_size=len(tokenizer),
+        hidden_size=8,
+        intermediate_size=8,
+        num_hidden_layers=1,
+        num_attention_heads=1,
+        num_key_value_heads=1,
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        config = SFTConfig(str(folder), assistant_only_loss=True, max_length=None, report_to="none", use_cpu=True, bf16=False)
-        trainer = SFTTrainer(LlamaForCausalLM(tiny), args=config, train_dataset=Dataset.from_dict({"messages": chats}), processing_class=tokenizer)
+        config = SFTConfig(
+            str(folder), assistant_only_loss=True, max_length=None, report_to="none", use_cpu=True, bf16=False
+        )
+        trainer = SFTTrainer(
+            LlamaForCausalLM(tiny),
+            args=config,
+            train_dataset=Dataset.from_dict({"messages": chats}),
+            processing_class=tokenizer,
+        )
     logging.disable(logging.NOTSET)
     rows = list(trainer.train_dataset)
     batch = trainer.data_collator([dict(row) for row in rows])
@@ -64,7 +76,13 @@ def axolotl(tokenizer: Any, chats: list[list[dict[str, Any]]], template: str, en
 
     prompter = ChatTemplatePrompter(tokenizer, template, max_length=1 << 20)
     strategy = ChatTemplateStrategy(
-        prompter, tokenizer, train_on_inputs=False, sequence_len=1 << 20, roles_to_train=["assistant"], train_on_eos="turn", eot_tokens=ends
+        prompter,
+        tokenizer,
+        train_on_inputs=False,
+        sequence_len=1 << 20,
+        roles_to_train=["assistant"],
+        train_on_eos="turn",
+        eot_tokens=ends,
     )
     made = [strategy.tokenize_prompt({"messages": chat}) for chat in chats]
     logging.disable(logging.NOTSET)

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Prints which tokens of the same chats have a loss with TRL, Axolotl and loaderd.
 
+Usage:
+
     $(make -s environment)/bin/python bench/python/chats/run.py
 """
 
@@ -28,12 +30,19 @@ def compared(name: str, of: str, folder: Path) -> str:
     chats = [chat for label, chat in CHATS.items() if label != "no answer"]  # TRL refuses it
     theirs = masks.trl(tokenizer, chats, folder)
     columns: list[list[masks.Masked | str]] = [
-        list(theirs), list(masks.axolotl(tokenizer, chats, template(of), [TURN_ENDS[name]])), masks.loaderd(tokenizer, chats),
-    ]  # fmt: skip
+        list(theirs),
+        list(masks.axolotl(tokenizer, chats, template(of), [TURN_ENDS[name]])),
+        masks.loaderd(tokenizer, chats),
+    ]
     plain = of.removesuffix("_training")
     tokenizer = with_template(name, plain)
-    columns += [list(masks.axolotl(tokenizer, chats, template(plain), [TURN_ENDS[name]])), masks.loaderd(tokenizer, chats)]
-    return f"| {name} | {' | '.join(said(column, theirs, tokenizer).replace('|', chr(92) + '|') for column in columns)} |"
+    columns += [
+        list(masks.axolotl(tokenizer, chats, template(plain), [TURN_ENDS[name]])),
+        masks.loaderd(tokenizer, chats),
+    ]
+    return (
+        f"| {name} | {' | '.join(said(column, theirs, tokenizer).replace('|', chr(92) + '|') for column in columns)} |"
+    )
 
 
 def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: Any) -> str:

@@ -34,7 +34,9 @@ def lengths(total: int, mean: int) -> list[int]:
 
 
 def texts(megabytes: int) -> list[str]:
-    words = np.array(["the", "of", "packing", "documents", "streams", "a", "rows", "in", "training", "and", "then", "loader"])
+    words = np.array(
+        ["the", "of", "packing", "documents", "streams", "a", "rows", "in", "training", "and", "then", "loader"]
+    )
     draw = np.random.default_rng(2)
     return [" ".join(words[draw.integers(0, len(words), max(1, n // 7))]) for n in lengths(megabytes << 20, 3000)]
 
@@ -115,7 +117,9 @@ def tar_ids(folder: Path, megabytes: int) -> Read:
     with TarWriter(str(folder / "x.tar")) as out:
         for i, document in enumerate(ids(megabytes)):
             out.write({"__key__": f"{i:08}", "npy": document})
-    return lambda at: (len(sample["npy"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode())
+    return lambda at: (
+        len(sample["npy"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode()
+    )
 
 
 def table(folder: Path, megabytes: int) -> Read:
@@ -182,7 +186,14 @@ def wet(folder: Path, megabytes: int) -> Read:
     with (folder / "x.warc.wet.gz").open("wb") as file:
         out = WARCWriter(file, gzip=True)
         for i, text in enumerate(texts(megabytes)):
-            out.write_record(out.create_warc_record(f"http://example.org/{i}", "conversion", payload=BytesIO(text.encode()), warc_content_type="text/plain"))
+            out.write_record(
+                out.create_warc_record(
+                    f"http://example.org/{i}",
+                    "conversion",
+                    payload=BytesIO(text.encode()),
+                    warc_content_type="text/plain",
+                )
+            )
 
     def read(at: Path) -> Iterator[int]:
         with (at / "x.warc.wet.gz").open("rb") as file:
@@ -199,7 +210,9 @@ def tar(folder: Path, megabytes: int) -> Read:
     with TarWriter(str(folder / "x.tar")) as out:
         for i, text in enumerate(texts(megabytes)):
             out.write({"__key__": f"{i:08}", "txt": text})
-    return lambda at: (len(sample["txt"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode())
+    return lambda at: (
+        len(sample["txt"]) for sample in WebDataset(str(at / "x.tar"), shardshuffle=False, empty_check=False).decode()
+    )
 
 
 def jsonl(folder: Path, megabytes: int) -> Read:
@@ -278,7 +291,9 @@ def main() -> None:
             ours, theirs, counts = [], [], set()
             for _ in range(asked.rounds):
                 began = time.perf_counter()
-                done = subprocess.run([asked.loaderd, "import", "--dry-run", "--json", *flags, folder], check=True, capture_output=True)
+                done = subprocess.run(
+                    [asked.loaderd, "import", "--dry-run", "--json", *flags, folder], check=True, capture_output=True
+                )
                 ours.append(time.perf_counter() - began)
                 counts.add(json.loads(done.stdout)["documents"])
                 began = time.perf_counter()
@@ -286,7 +301,10 @@ def main() -> None:
                 theirs.append(time.perf_counter() - began)
             (documents,) = counts
             a, b = best(ours), best(theirs)
-            print(f"| {name} | {documents:,} | {size:.0f} | {size / a:,.0f} | {documents / a:,.0f} | {library} | {size / b:,.0f} | {documents / b:,.0f} | {b / a:.1f} |", flush=True)
+            print(
+                f"| {name} | {documents:,} | {size:.0f} | {size / a:,.0f} | {documents / a:,.0f} | {library} | {size / b:,.0f} | {documents / b:,.0f} | {b / a:.1f} |",
+                flush=True,
+            )
         finally:
             shutil.rmtree(folder)
 

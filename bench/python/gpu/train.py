@@ -50,7 +50,9 @@ class Block(nn.Module):
         self.mlp = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: Tensor, mask: BlockMask) -> Tensor:
-        q, k, v = (t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(self.before_attention(x)).chunk(3, -1))
+        q, k, v = (
+            t.unflatten(-1, (HEADS, -1)).transpose(1, 2) for t in self.qkv(self.before_attention(x)).chunk(3, -1)
+        )
         x = x + self.out(flex_attention(q, k, v, block_mask=mask).transpose(1, 2).flatten(2))
         return x + self.mlp(self.before_mlp(x))
 
@@ -89,7 +91,9 @@ class Trainer:
             waits.append(time.perf_counter() - asked)
             tokens += batch["input_ids"].numel()
             with torch.autocast("cuda", torch.bfloat16):
-                loss = self.compiled(batch["input_ids"], batch["position_ids"], batch["labels"], block_mask(batch["segment_ids"]))
+                loss = self.compiled(
+                    batch["input_ids"], batch["position_ids"], batch["labels"], block_mask(batch["segment_ids"])
+                )
             loss.backward()
             self.optimizer.step()
             self.optimizer.zero_grad()
@@ -99,7 +103,14 @@ class Trainer:
         torch.cuda.synchronize()
         whole = time.perf_counter() - began
         p50, p99, most = (1e3 * float(x) for x in np.percentile(waits, [50, 99, 100]))
-        return {"tokens_per_second": tokens / whole, "p50_ms": p50, "p99_ms": p99, "most_ms": most, "waiting_share": sum(waits) / whole, "loss": losses[-1].item()}
+        return {
+            "tokens_per_second": tokens / whole,
+            "p50_ms": p50,
+            "p99_ms": p99,
+            "most_ms": most,
+            "waiting_share": sum(waits) / whole,
+            "loss": losses[-1].item(),
+        }
 
 
 def main() -> None:
@@ -111,10 +122,27 @@ def main() -> None:
     a = p.parse_args()
     torch.set_float32_matmul_precision("high")
     rounds = []
-    with tempfile.TemporaryDirectory(prefix="loaderd-gpu-") as folder, daemons(a.loaderd.resolve(), Path(folder)) as start:
+    with (
+        tempfile.TemporaryDirectory(prefix="loaderd-gpu-") as folder,
+        daemons(a.loaderd.resolve(), Path(folder)) as start,
+    ):
         d = start({"tokenizer.name": "gpt2", "packing.buckets": LENGTH, "steps.rows": ROWS, "log.level": "error"})
-        command = [a.loaderd.resolve(), "publish", "--nats", d.nats_url, "--source", "text", "--format", "text", "--skip-too-large", a.text]
-        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as publishing, StepLoader(d.flight_url, device="cuda", labels="shifted") as loader:
+        command = [
+            a.loaderd.resolve(),
+            "publish",
+            "--nats",
+            d.nats_url,
+            "--source",
+            "text",
+            "--format",
+            "text",
+            "--skip-too-large",
+            a.text,
+        ]
+        with (
+            subprocess.Popen(command, stdout=subprocess.DEVNULL) as publishing,
+            StepLoader(d.flight_url, device="cuda", labels="shifted") as loader,
+        ):
             trainer, first = Trainer(loader.info.vocab_size), next(loader)
             trainer.steps(repeat(first), WARM)
             for _ in range(a.rounds):
@@ -122,7 +150,16 @@ def main() -> None:
                 trainer.steps(loader, WARM)
                 rounds.append({"there": there, "stream": trainer.steps(loader, a.steps)})
             publishing.terminate()
-    json.dump({"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cores": len(os.sched_getaffinity(0)), "rounds": rounds}, sys.stdout, indent=1)
+    json.dump(
+        {
+            "gpu": torch.cuda.get_device_name(),
+            "torch": torch.__version__,
+            "cores": len(os.sched_getaffinity(0)),
+            "rounds": rounds,
+        },
+        sys.stdout,
+        indent=1,
+    )
 
 
 if __name__ == "__main__":

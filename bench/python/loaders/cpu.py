@@ -16,7 +16,9 @@ def seconds(processes: Iterable[int]) -> float:
         folder = Path("/proc") / str(waiting.pop())
         try:
             fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            waiting += [int(child) for task in (folder / "task").iterdir() for child in (task / "children").read_text().split()]
+            waiting += [
+                int(child) for task in (folder / "task").iterdir() for child in (task / "children").read_text().split()
+            ]
         except OSError:  # it ended meanwhile
             continue
         total += int(fields[11]) + int(fields[12])

@@ -15,9 +15,15 @@ TOKENIZER = "sha256:" + "b1" * 32
 MU, SIGMA = 6.363, 1.0235
 
 SETTINGS = {
-    "tokenizer.name": "none", "tokenizer.fingerprint": TOKENIZER, "tokenizer.vocab_size": VOCABULARY, "tokenizer.end": END, "tokenizer.pad": END,
-    "packing.buckets": LENGTH, "steps.rows": ROWS, "log.level": "error",
-}  # fmt: skip
+    "tokenizer.name": "none",
+    "tokenizer.fingerprint": TOKENIZER,
+    "tokenizer.vocab_size": VOCABULARY,
+    "tokenizer.end": END,
+    "tokenizer.pad": END,
+    "packing.buckets": LENGTH,
+    "steps.rows": ROWS,
+    "log.level": "error",
+}
 
 
 def documents(tokens: int, seed: int = 7) -> Iterator[np.ndarray]:

@@ -58,7 +58,9 @@ def part(rank: int, world: int, rows: int) -> list[int]:
 def mapped(workers: int) -> Callable[[Path, int, int], Batches]:
     def open_it(folder: Path, rank: int, world: int) -> Batches:
         whole = Mapped(folder / "rows.bin")
-        return iter(DataLoader(Subset(whole, part(rank, world, len(whole))), batch_size=ROWS // world, num_workers=workers))
+        return iter(
+            DataLoader(Subset(whole, part(rank, world, len(whole))), batch_size=ROWS // world, num_workers=workers)
+        )
 
     return open_it
 
@@ -92,7 +94,9 @@ def arrow(workers: int) -> Callable[[Path, int, int], Batches]:
 def write_shards(folder: Path) -> None:
     import streaming
 
-    with streaming.MDSWriter(out=str(folder / "mds"), columns={"input_ids": f"ndarray:uint16:{LENGTH}"}, size_limit=64 << 20) as out:
+    with streaming.MDSWriter(
+        out=str(folder / "mds"), columns={"input_ids": f"ndarray:uint16:{LENGTH}"}, size_limit=64 << 20
+    ) as out:
         for row in rows_of(folder):
             out.write({"input_ids": np.ascontiguousarray(row)})
 
@@ -102,7 +106,9 @@ def mosaic(workers: int) -> Callable[[Path, int, int], Batches]:
         import streaming
 
         streaming.base.util.clean_stale_shared_memory()
-        shards = streaming.StreamingDataset(local=str(folder / "mds"), shuffle=False, batch_size=ROWS // world, num_canonical_nodes=1)
+        shards = streaming.StreamingDataset(
+            local=str(folder / "mds"), shuffle=False, batch_size=ROWS // world, num_canonical_nodes=1
+        )
         loader = streaming.StreamingDataLoader(shards, batch_size=ROWS // world, num_workers=workers)
         return (batch["input_ids"].to(torch.int64) for batch in loader)
 
@@ -151,6 +157,13 @@ BASELINE = PEERS[0].name
 def environment(rank: int, world: int, port: int) -> dict[str, str]:
     """Returns the variables from which the loaders determine their rank."""
     return os.environ | {
-        "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",
-    }  # fmt: skip
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(world),
+        "LOCAL_WORLD_SIZE": str(world),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+        "TOKENIZERS_PARALLELISM": "false",
+    }

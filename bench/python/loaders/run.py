@@ -48,10 +48,16 @@ class Ranks:
     def __init__(self, folder: Path, world: int) -> None:
         (port,) = free_ports(1)
         self.processes = [
-            subprocess.Popen([sys.executable, HERE / "rank.py", folder, str(rank), str(world)], env=program(peers.environment(rank, world, port)),
-                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=(folder / f"rank-{rank}.log").open("a"), text=True)
+            subprocess.Popen(
+                [sys.executable, HERE / "rank.py", folder, str(rank), str(world)],
+                env=program(peers.environment(rank, world, port)),
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=(folder / f"rank-{rank}.log").open("a"),
+                text=True,
+            )
             for rank in range(world)
-        ]  # fmt: skip
+        ]
 
     def do(self, what: str, **arguments: Any) -> list[dict[str, Any]]:
         for p in self.processes:
@@ -74,7 +80,10 @@ class Ranks:
         finally:
             self.do("done")
         tokens = sum(p["tokens"] for p in parts)
-        return {"speed": tokens / (max(p["ended"] for p in parts) - min(p["began"] for p in parts)), "cpu": 1e9 * used / tokens}
+        return {
+            "speed": tokens / (max(p["ended"] for p in parts) - min(p["began"] for p in parts)),
+            "cpu": 1e9 * used / tokens,
+        }
 
     def close(self) -> None:
         for p in self.processes:
@@ -106,7 +115,11 @@ def fill(binary: Path, folder: Path, steps: int) -> dict[str, float]:
             client.seal()
             for step in client:
                 out.write(np.ascontiguousarray(step.input_ids, np.uint16))
-    return {"documents": done.documents, "documents_per_second": done.documents / seconds, "bytes_per_second": done.bytes / seconds}
+    return {
+        "documents": done.documents,
+        "documents_per_second": done.documents / seconds,
+        "bytes_per_second": done.bytes / seconds,
+    }
 
 
 def measure(binary: Path, folder: Path, chosen: list[str], steps: int, rounds: int, world: int) -> Figures:
@@ -121,7 +134,9 @@ def measure(binary: Path, folder: Path, chosen: list[str], steps: int, rounds: i
                     with loaderd.Client(d.flight_url) as client:
                         client.seal()
                     for way in ("planned while it is read", "planned before"):
-                        figures.setdefault(f"{loader}, {way}", []).append(ours.read(loader, steps, d.process.pid, url=d.flight_url))
+                        figures.setdefault(f"{loader}, {way}", []).append(
+                            ours.read(loader, steps, d.process.pid, url=d.flight_url)
+                        )
             for peer in [p for p in peers.PEERS if chosen_name(p.name, chosen)]:
                 try:
                     figures.setdefault(peer.name, []).append(others.read(peer.name, steps))
@@ -167,7 +182,9 @@ def resume(binary: Path, folder: Path, steps: int) -> dict[str, dict[str, float]
                     d.start()
                     ready = {"ready": time.time() - began}
                 command = [sys.executable, HERE / "resume.py", d.flight_url, json.dumps(state), str(time.time())]
-                done = subprocess.run(command, env=program(dict(os.environ)), stdout=subprocess.PIPE, text=True, check=True)
+                done = subprocess.run(
+                    command, env=program(dict(os.environ)), stdout=subprocess.PIPE, text=True, check=True
+                )
                 times.append(ready | json.loads(done.stdout))
             out[way] = {k: statistics.median(t[k] for t in times) for k in times[0]}
     finally:
@@ -178,7 +195,9 @@ def resume(binary: Path, folder: Path, steps: int) -> dict[str, dict[str, float]
 def waits(binary: Path, folder: Path, steps: int) -> dict[str, Any]:
     with daemon(binary, folder, run="live-1-0-1") as d:
         command = [sys.executable, HERE / "waits.py", d.flight_url, str(steps), "0.05"]
-        return json.loads(subprocess.run(command, env=program(dict(os.environ)), stdout=subprocess.PIPE, text=True, check=True).stdout)
+        return json.loads(
+            subprocess.run(command, env=program(dict(os.environ)), stdout=subprocess.PIPE, text=True, check=True).stdout
+        )
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -191,22 +210,52 @@ def cells(own: dict[str, float], baseline: dict[str, float]) -> tuple[str, str, 
 
 def report(figures: dict[int, Figures], filled: dict[str, float], wait: dict[str, Any], resumed: dict[str, Any]) -> str:
     worlds = sorted(figures)
-    middle = {w: {n: {k: statistics.median(r[k] for r in v) for k in v[0]} for n, v in f.items()} for w, f in figures.items()}
-    head = ["loader"] + [c for w in worlds for c in (f"{w} rank{'s' * (w > 1)}: tokens/s", "of the baseline", "CPU a token")]
-    rows = [[n] + [c for w in worlds for c in cells(middle[w][n], middle[w][peers.BASELINE])] for n in middle[worlds[0]]]
+    middle = {
+        w: {n: {k: statistics.median(r[k] for r in v) for k in v[0]} for n, v in f.items()} for w, f in figures.items()
+    }
+    head = ["loader"] + [
+        c for w in worlds for c in (f"{w} rank{'s' * (w > 1)}: tokens/s", "of the baseline", "CPU a token")
+    ]
+    rows = [
+        [n] + [c for w in worlds for c in cells(middle[w][n], middle[w][peers.BASELINE])] for n in middle[worlds[0]]
+    ]
     blocks = [f"Baseline: {peers.BASELINE}.\n\n" + table(head, rows)]
-    ms = [[f"asks {name}", *(f"{1e3 * wait[name][k]:.2f} ms" for k in ("p50", "p99", "most")), f"{100 * wait[name]['share']:.2f} %"]
-          for name in ("late", "at once")]  # fmt: skip
+    ms = [
+        [
+            f"asks {name}",
+            *(f"{1e3 * wait[name][k]:.2f} ms" for k in ("p50", "p99", "most")),
+            f"{100 * wait[name]['share']:.2f} %",
+        ]
+        for name in ("late", "at once")
+    ]
     blocks.append(table(["a trainer that", "waits for a step: p50", "p99", "most", "of its time"], ms))
     b = wait["bytes"]
-    blocks.append(table(["bytes a token on the client", ""], [
-        ["arrive, in Arrow's buffers", f"{b['arrived']:.2f}"], ["are written, input_ids alone", f"{b['input_ids']:.2f}"],
-        ["are written, all fields", f"{b['all fields']:.2f}"]]))  # fmt: skip
-    head = ["first batch in the middle of a run", "daemon: ready after", "trainer: torch imported after", "loaderd.torch after", "first batch after"]
-    rows = [[way, *(f"{t[k]:.2f} s" if k in t else "-" for k in ("ready", "torch", "imports", "first"))] for way, t in resumed.items()]
+    blocks.append(
+        table(
+            ["bytes a token on the client", ""],
+            [
+                ["arrive, in Arrow's buffers", f"{b['arrived']:.2f}"],
+                ["are written, input_ids alone", f"{b['input_ids']:.2f}"],
+                ["are written, all fields", f"{b['all fields']:.2f}"],
+            ],
+        )
+    )
+    head = [
+        "first batch in the middle of a run",
+        "daemon: ready after",
+        "trainer: torch imported after",
+        "loaderd.torch after",
+        "first batch after",
+    ]
+    rows = [
+        [way, *(f"{t[k]:.2f} s" if k in t else "-" for k in ("ready", "torch", "imports", "first"))]
+        for way, t in resumed.items()
+    ]
     blocks.append(table(head, rows))
-    blocks.append(f"Publishing: {filled['documents']:,.0f} documents, {filled['documents_per_second'] / 1e3:.1f}k documents/s, "
-                  f"{filled['bytes_per_second'] / 1e6:.0f} MB/s.")  # fmt: skip
+    blocks.append(
+        f"Publishing: {filled['documents']:,.0f} documents, {filled['documents_per_second'] / 1e3:.1f}k documents/s, "
+        f"{filled['bytes_per_second'] / 1e6:.0f} MB/s."
+    )
     names = ("torch", "datasets", "mosaicml-streaming", "litdata", "pyarrow", "nats-py")
     blocks.append("Versions: " + ", ".join(f"{n} {version(n)}" for n in names) + ".")
     return "\n\n".join(blocks)
@@ -214,13 +263,19 @@ def report(figures: dict[int, Figures], filled: dict[str, float], wait: dict[str
 
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument("--loaderd", type=Path, default=os.environ.get("LOADERD_BIN", "bin/loaderd"), help="the daemon's binary")
+    p.add_argument(
+        "--loaderd", type=Path, default=os.environ.get("LOADERD_BIN", "bin/loaderd"), help="the daemon's binary"
+    )
     p.add_argument("--steps", type=int, default=500, help=f"steps of {ROWS} rows of {LENGTH} tokens")
     p.add_argument("--rounds", type=int, default=3)
     p.add_argument("--worlds", default="1,2", help="numbers of ranks, separated by commas")
-    p.add_argument("--only", action="append", default=[], help="part of a loader's name; may be repeated; the baseline always runs")
+    p.add_argument(
+        "--only", action="append", default=[], help="part of a loader's name; may be repeated; the baseline always runs"
+    )
     p.add_argument("--json", type=Path, help="also write all figures to this file")
-    p.add_argument("--speed", action="store_true", help="measure only speed, for --json: no waits, no resuming, no tables")
+    p.add_argument(
+        "--speed", action="store_true", help="measure only speed, for --json: no waits, no resuming, no tables"
+    )
     a = p.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     binary = Path(a.loaderd).resolve()
@@ -247,7 +302,9 @@ def main() -> None:
         resumed = resume(binary, folder, a.steps)
         note(began, "done")
         if a.json:
-            a.json.write_text(json.dumps({"figures": figures, "publish": filled, "waits": wait, "resume": resumed}, indent=2))
+            a.json.write_text(
+                json.dumps({"figures": figures, "publish": filled, "waits": wait, "resume": resumed}, indent=2)
+            )
         print(report(figures, filled, wait, resumed))
     finally:
         shutil.rmtree(folder, ignore_errors=True)

@@ -34,7 +34,12 @@ def main(url: str, steps: int, compute: float) -> None:
                 if pause:
                     time.sleep(pause)
             whole = time.perf_counter() - began
-        out[name] = {"p50": float(np.percentile(waits, 50)), "p99": float(np.percentile(waits, 99)), "most": max(waits), "share": sum(waits) / whole}
+        out[name] = {
+            "p50": float(np.percentile(waits, 50)),
+            "p99": float(np.percentile(waits, 99)),
+            "most": max(waits),
+            "share": sum(waits) / whole,
+        }
     out["bytes"] = copied(url)
     json.dump(out, sys.stdout)
 

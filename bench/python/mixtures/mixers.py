@@ -23,7 +23,14 @@ class Mix:
     """One pass over a mixture of sources with these numbers of samples. `take(n)` returns the next samples, `state()` the position as the library
     saves it."""
 
-    def __init__(self, sizes: Sequence[int], weights: Sequence[float], seed: int = 1, state: Any = None, history: Sequence[tuple[int, Sequence[float]]] = ()) -> None:
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        weights: Sequence[float],
+        seed: int = 1,
+        state: Any = None,
+        history: Sequence[tuple[int, Sequence[float]]] = (),
+    ) -> None:
         """`state` is one that a mix of the same sources has saved, under the same weights or others. `history` has the previous weights, and the
         sample at which each took effect, for libraries that accept them."""
         raise NotImplementedError
@@ -49,9 +56,14 @@ class HuggingFace(Mix):
     def __init__(self, sizes, weights, seed=1, state=None, history=()):
         from datasets import Dataset, interleave_datasets
 
-        parts = [Dataset.from_dict({"source": np.full(n, i), "index": np.arange(n)}).to_iterable_dataset() for i, n in enumerate(sizes)]
+        parts = [
+            Dataset.from_dict({"source": np.full(n, i), "index": np.arange(n)}).to_iterable_dataset()
+            for i, n in enumerate(sizes)
+        ]
         total = sum(weights)
-        self.dataset = interleave_datasets(parts, probabilities=[w / total for w in weights], seed=seed, stopping_strategy="all_exhausted")
+        self.dataset = interleave_datasets(
+            parts, probabilities=[w / total for w in weights], seed=seed, stopping_strategy="all_exhausted"
+        )
         if state is not None:
             self.dataset.load_state_dict(state)
         self.samples = ((x["source"], x["index"]) for x in self.dataset)
@@ -89,8 +101,14 @@ class GrainIter(Mix):
     def __init__(self, sizes, weights, seed=1, state=None, history=()):
         import grain
 
-        options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)  # threads are slower for samples that cost nothing
-        self.samples = iter(grain.IterDataset.mix([_grain_source(i, n).to_iter_dataset(options) for i, n in enumerate(sizes)], weights=list(weights)))
+        options = grain.ReadOptions(
+            num_threads=0, prefetch_buffer_size=0
+        )  # threads are slower for samples that cost nothing
+        self.samples = iter(
+            grain.IterDataset.mix(
+                [_grain_source(i, n).to_iter_dataset(options) for i, n in enumerate(sizes)], weights=list(weights)
+            )
+        )
         if state is not None:
             self.samples.set_state(state)
 
@@ -124,7 +142,9 @@ class TorchData(Mix):
         import torchdata.nodes as tn
 
         parts = {str(i): tn.MapStyleWrapper(Pairs(i, n), sampler=range(n)) for i, n in enumerate(sizes)}
-        sampler = tn.MultiNodeWeightedSampler(parts, {str(i): float(w) for i, w in enumerate(weights)}, stop_criteria="CYCLE_FOREVER", seed=seed)
+        sampler = tn.MultiNodeWeightedSampler(
+            parts, {str(i): float(w) for i, w in enumerate(weights)}, stop_criteria="CYCLE_FOREVER", seed=seed
+        )
         self.loader = tn.Loader(sampler)
         if state is not None:
             self.loader.load_state_dict(state)
@@ -147,8 +167,16 @@ class Mosaic(Mix):
         total = sum(weights)
         streams = [streaming.Stream(local=f"{folder}/{i}", proportion=w / total) for i, w in enumerate(weights)]
         streaming.base.util.clean_stale_shared_memory()
-        self.dataset = streaming.StreamingDataset(streams=streams, shuffle=True, batch_size=1, shuffle_algo="naive", shuffle_block_size=1 << 18,
-                                                  num_canonical_nodes=1, shuffle_seed=seed, epoch_size=sum(sizes))  # fmt: skip
+        self.dataset = streaming.StreamingDataset(
+            streams=streams,
+            shuffle=True,
+            batch_size=1,
+            shuffle_algo="naive",
+            shuffle_block_size=1 << 18,
+            num_canonical_nodes=1,
+            shuffle_seed=seed,
+            epoch_size=sum(sizes),
+        )
         self.firsts = np.cumsum([0, *sizes])
         self.done = 0
         if state is not None:
@@ -166,7 +194,9 @@ class Mosaic(Mix):
         if sizes not in cls.written:
             cls.written[sizes] = tempfile.mkdtemp(dir=FOLDER)
             for i, n in enumerate(sizes):
-                with streaming.MDSWriter(out=f"{cls.written[sizes]}/{i}", columns={"source": "int", "index": "int"}) as out:
+                with streaming.MDSWriter(
+                    out=f"{cls.written[sizes]}/{i}", columns={"source": "int", "index": "int"}
+                ) as out:
                     for k in range(n):
                         out.write({"source": i, "index": k})
         return shutil.copytree(cls.written[sizes], f"{tempfile.mkdtemp(dir=FOLDER)}/copy")
@@ -200,7 +230,9 @@ class Megatron(Mix):
         from megatron.core.datasets.blended_dataset import BlendedDataset
 
         config = SimpleNamespace(defer_npy_index_mmap=False, path_to_cache=None, fast_cache_load=False)
-        self.dataset = BlendedDataset([_Part(i) for i in range(len(sizes))], [float(w) for w in weights], self.LENGTH, config)
+        self.dataset = BlendedDataset(
+            [_Part(i) for i in range(len(sizes))], [float(w) for w in weights], self.LENGTH, config
+        )
         self.at = state or 0
         self.samples = self._samples()
 

@@ -24,7 +24,10 @@ class Corpus:
         for kind in ("documents", "divided"):
             for counted in (self.weights(kind, w) for w in weights):
                 most = np.maximum(most, self.needed(kind, counted, tokens) * np.array(counted) * 1.2 + 5000)
-        self.lengths = [np.random.default_rng(i).integers(mean // 2, mean * 3 // 2 + 1, int(n)) for i, (mean, n) in enumerate(zip(means, most, strict=True))]
+        self.lengths = [
+            np.random.default_rng(i).integers(mean // 2, mean * 3 // 2 + 1, int(n))
+            for i, (mean, n) in enumerate(zip(means, most, strict=True))
+        ]
 
     def samples(self, kind: str) -> list[np.ndarray]:
         """Returns the tokens of the samples of each source."""

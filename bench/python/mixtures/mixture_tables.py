@@ -20,7 +20,13 @@ def markdown(results: list[Result], settings: dict[str, Any]) -> str:
     there = [r for r in results if "error" not in r]
     blocks = [shares(there, settings), changes(there), epochs(there), speeds(there)]
     failed = [f"{r['name']} did not run: {r['error']}" for r in results if "error" in r]
-    return "\n\n".join([*blocks, *failed, "Versions: " + ", ".join(sorted({r["version"] for r in there if r["version"] != "loaderd"})) + "."])
+    return "\n\n".join(
+        [
+            *blocks,
+            *failed,
+            "Versions: " + ", ".join(sorted({r["version"] for r in there if r["version"] != "loaderd"})) + ".",
+        ]
+    )
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -30,13 +36,32 @@ def table(head: list[str], rows: list[list[str]]) -> str:
 def shares(results: list[Result], settings: dict[str, Any]) -> str:
     at = [f"{n // 1_000_000}M" if n >= 1_000_000 else f"{n // 1000}k" for n in settings["at"]]
     head = ["library, sample", *(f"{w}, {n}" for w in ("equal weights", "unequal weights") for n in at)]
-    return table(head, [[f"{r['name']}: {KINDS[kind]}", *map(percent, values)] for r in results for kind, values in r["shares"].items()])
+    return table(
+        head,
+        [
+            [f"{r['name']}: {KINDS[kind]}", *map(percent, values)]
+            for r in results
+            for kind, values in r["shares"].items()
+        ],
+    )
 
 
 def changes(results: list[Result]) -> str:
-    head = ["library", "resumed unchanged", "samples that come again", "samples that are lost", "off the new shares behind it"]
+    head = [
+        "library",
+        "resumed unchanged",
+        "samples that come again",
+        "samples that are lost",
+        "off the new shares behind it",
+    ]
     rows = [
-        [r["name"], "the same samples" if c["same"] else "other samples", number(c["repeated"]), "not told" if c["lost"] is None else number(c["lost"]), percent(c["off"])]
+        [
+            r["name"],
+            "the same samples" if c["same"] else "other samples",
+            number(c["repeated"]),
+            "not told" if c["lost"] is None else number(c["lost"]),
+            percent(c["off"]),
+        ]
         for r in results
         for c in [r["change"]]
     ]
@@ -44,13 +69,23 @@ def changes(results: list[Result]) -> str:
 
 
 def epochs(results: list[Result]) -> str:
-    head = ["library", "neighbours in the corpus that come next to each other", "places with the same document in the second epoch", "documents that come twice in the first"]
-    return table(head, [[f"{r['name']}: {how}", *map(percent, values)] for r in results for how, values in r["epochs"].items()])
+    head = [
+        "library",
+        "neighbours in the corpus that come next to each other",
+        "places with the same document in the second epoch",
+        "documents that come twice in the first",
+    ]
+    return table(
+        head, [[f"{r['name']}: {how}", *map(percent, values)] for r in results for how, values in r["epochs"].items()]
+    )
 
 
 def speeds(results: list[Result]) -> str:
     base = next((r["speed"] for r in results if r["name"] == "loaderd"), math.nan)
-    return table(["library", "samples/s", "of loaderd's"], [[r["name"], number(round(r["speed"], -3)), f"{r['speed'] / base:.2f}"] for r in results])
+    return table(
+        ["library", "samples/s", "of loaderd's"],
+        [[r["name"], number(round(r["speed"], -3)), f"{r['speed'] / base:.2f}"] for r in results],
+    )
 
 
 def percent(x: float) -> str:

@@ -43,25 +43,46 @@ class Loaderd:
     def __init__(self, program: Path, folder: Path) -> None:
         self.program, self.folder = program, folder
 
-    def mix(self, lengths: list[np.ndarray], weights: list[list[float]], steps: bool = True, written: bool = True, **more: Any) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
+    def mix(
+        self,
+        lengths: list[np.ndarray],
+        weights: list[list[float]],
+        steps: bool = True,
+        written: bool = True,
+        **more: Any,
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
         """Returns documents in order [n, 2]; pieces in steps [m, 3]: source, document, tokens; and the cost."""
         request = {"lengths": [x.tolist() for x in lengths], "weights": weights, "changes": [], **more}
         paths = [self.folder / "taken", self.folder / "steps"]
         flags = [f"-taken={paths[0]}", *([f"-steps={paths[1]}"] if steps else [])] if written else []
-        done = subprocess.run([self.program, *flags], input=json.dumps(request), capture_output=True, text=True, check=True)
-        read = lambda path, width, there: (np.fromfile(path, "<u4") if there else np.zeros(0)).astype(np.int64).reshape(-1, width)  # noqa: E731
+        done = subprocess.run(
+            [self.program, *flags], input=json.dumps(request), capture_output=True, text=True, check=True
+        )
+        read = lambda path, width, there: (
+            (np.fromfile(path, "<u4") if there else np.zeros(0)).astype(np.int64).reshape(-1, width)
+        )  # noqa: E731
         return read(paths[0], 2, written), read(paths[1], 3, steps and written), json.loads(done.stdout)
 
     def measure(self, s: dict[str, Any]) -> dict[str, Any]:
         tokens = int(1.2 * s["at"][-1]) + 20_000_000  # some remain in the pool and the window
         corpus = Corpus(s["means"], tokens, s["weights"])
-        out: dict[str, Any] = {"name": "loaderd", "version": "loaderd", "shares": {"taken": [], "steps": []}, "epochs": {}}
+        out: dict[str, Any] = {
+            "name": "loaderd",
+            "version": "loaderd",
+            "shares": {"taken": [], "steps": []},
+            "epochs": {},
+        }
         for weights in s["weights"]:
             runs = []
             for seed in range(s["seeds"]):
                 taken, steps, _ = self.mix(corpus.lengths, [weights], tokens=tokens, seed=seed)
                 length = np.array([corpus.lengths[i][k] for i, k in taken])
-                runs.append((figures.off(taken[:, 0], length, weights, s["at"]), figures.off(steps[:, 0], steps[:, 2], weights, s["at"])))
+                runs.append(
+                    (
+                        figures.off(taken[:, 0], length, weights, s["at"]),
+                        figures.off(steps[:, 0], steps[:, 2], weights, s["at"]),
+                    )
+                )
             for kind, i in (("taken", 0), ("steps", 1)):
                 out["shares"][kind] += np.max([r[i] for r in runs], axis=0).tolist()
         out["change"] = self.change(corpus, s)
@@ -73,8 +94,10 @@ class Loaderd:
             taken, _, _ = self.mix(one, [[1.0]], steps=False, epochs=2, block=block)
             first, second = taken[: s["documents"], 1], taken[s["documents"] :, 1]
             out["epochs"][f"`epochs: 2`, `block: {block}`{' (default)' if block == 32 else ''}"] = [
-                figures.neighbours(first, s["near"]), figures.same_places(first, second), figures.twice(first),
-            ]  # fmt: skip
+                figures.neighbours(first, s["near"]),
+                figures.same_places(first, second),
+                figures.twice(first),
+            ]
         return out
 
     def change(self, corpus: Corpus, s: dict[str, Any]) -> dict[str, Any]:

@@ -1,5 +1,7 @@
 """All figures of one library, in a separate process: JSON on standard output.
 
+Usage:
+
     single.py NAME FOLDER SETTINGS: a name of mixers.MIXERS, a folder for its files, and settings as run.py makes them
 """
 
@@ -20,7 +22,9 @@ import two_epochs
 from mixture_corpus import Corpus
 
 
-def shares(mixer: type[mixers.Mix], corpus: Corpus, kind: str, weights: list[float], at: list[int], seeds: int) -> list[float]:
+def shares(
+    mixer: type[mixers.Mix], corpus: Corpus, kind: str, weights: list[float], at: list[int], seeds: int
+) -> list[float]:
     """Returns the worst of several seeds, if the library draws at random."""
     tokens, counted = corpus.samples(kind), corpus.weights(kind, weights)
     need = corpus.needed(kind, counted, at[-1])
@@ -60,13 +64,20 @@ def measure(name: str, s: dict[str, Any]) -> dict[str, Any]:
     import_module(module)
     corpus = Corpus(s["means"], s["at"][-1], s["weights"])
     out: dict[str, Any] = {"name": name, "version": f"{package} {version(package)}"}
-    out["shares"] = {kind: [x for w in s["weights"] for x in shares(mixer, corpus, kind, w, s["at"], s["seeds"])] for kind in s["kinds"]}
+    out["shares"] = {
+        kind: [x for w in s["weights"] for x in shares(mixer, corpus, kind, w, s["at"], s["seeds"])]
+        for kind in s["kinds"]
+    }
     out["change"] = change(mixer, [4 * s["samples"]] * len(s["means"]), s["samples"], s["weights"][0], s["weights"][1])
     out["speed"] = speed(mixer, [40 * 2048] * len(s["means"]), s["weights"][0], s["seconds"])
     out["epochs"] = {}
     for how, order in two_epochs.EPOCHS.get(name, {}).items():
         first, second = order(s["documents"])
-        out["epochs"][how] = [figures.neighbours(first, s["near"]), figures.same_places(first, second), figures.twice(first)]
+        out["epochs"][how] = [
+            figures.neighbours(first, s["near"]),
+            figures.same_places(first, second),
+            figures.twice(first),
+        ]
     return out
 
 

@@ -91,7 +91,10 @@ def levanter(n: int) -> Orders:
 
 EPOCHS: dict[str, dict[str, Callable[[int], Orders]]] = {
     "MosaicML Streaming": {"`shuffle=True`, `naive`": mosaic},
-    "HF interleave_datasets": {"`IterableDataset.shuffle`, buffer of 10,000": hf_buffer, "`Dataset.shuffle`, a seed an epoch": hf_global},
+    "HF interleave_datasets": {
+        "`IterableDataset.shuffle`, buffer of 10,000": hf_buffer,
+        "`Dataset.shuffle`, a seed an epoch": hf_global,
+    },
     "Grain MapDataset.mix": {"`MapDataset.shuffle().repeat()`": grain},
     "torchdata MultiNodeWeightedSampler": {"`RandomSampler`": torchdata},
     "Megatron BlendedDataset": {"`GPTDataset`'s indices": megatron},

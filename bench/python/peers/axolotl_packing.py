@@ -16,14 +16,24 @@ from packers import Packer, Ready, Rows
 def prepare(documents: Documents, row: int) -> Ready:
     from torch.utils.data import SequentialSampler
 
-    multipack = single.load("axolotl", "axolotl/utils/samplers/multipack.py", {
-        "axolotl.utils.distributed": {"reduce_and_broadcast": None}, "axolotl.utils.logging": {"get_logger": logging.getLogger},
-    })
+    multipack = single.load(
+        "axolotl",
+        "axolotl/utils/samplers/multipack.py",
+        {
+            "axolotl.utils.distributed": {"reduce_and_broadcast": None},
+            "axolotl.utils.logging": {"get_logger": logging.getLogger},
+        },
+    )
     offsets = documents.pieces(row)
 
     def sampler(sizes: np.ndarray) -> Any:
         return multipack.MultipackBatchSampler(
-            SequentialSampler(range(len(sizes))), batch_size=1, batch_max_len=row, lengths=sizes, bin_size=200, drop_last=False,
+            SequentialSampler(range(len(sizes))),
+            batch_size=1,
+            batch_max_len=row,
+            lengths=sizes,
+            bin_size=200,
+            drop_last=False,
         )
 
     def pack() -> Any:

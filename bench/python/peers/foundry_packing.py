@@ -30,9 +30,14 @@ def batches(pieces: Iterable[Any], count: int) -> Iterator[list[Any]]:
 def prepare(documents: Documents, row: int, *, fine: bool) -> Ready:
     import torch
 
-    packing = single.load("llm-foundry", "llmfoundry/data/packing.py", {
-        "composer.utils": {"dist": None}, "llmfoundry.utils.consts": {"CROSS_ENTROPY_IGNORE_INDEX": -100},
-    })
+    packing = single.load(
+        "llm-foundry",
+        "llmfoundry/data/packing.py",
+        {
+            "composer.utils": {"dist": None},
+            "llmfoundry.utils.consts": {"CROSS_ENTROPY_IGNORE_INDEX": -100},
+        },
+    )
     sizes = np.diff(documents.pieces(row)).tolist()
 
     def pad(examples: list[np.ndarray]) -> dict[str, Any]:

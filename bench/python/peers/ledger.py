@@ -25,7 +25,9 @@ class Account:
     cut: int  # documents that were not emitted in one piece
     cut_short: int  # of these, documents that fit into a row
     lost: int  # of these, documents without any emitted token
-    oldest: int  # maximum number of documents that arrived between a document's arrival and the emission of its last piece
+    oldest: (
+        int  # maximum number of documents that arrived between a document's arrival and the emission of its last piece
+    )
 
 
 class Ledger:
@@ -86,7 +88,15 @@ class Ledger:
         some[document] = True
         whole[document[size == self.lengths[document]]] = True
         return Account(
-            documents=len(self.lengths), tokens=self.tokens, rows=self.rows, slots=self.rows * self.row,
-            padding=self.rows * self.row - packed, repeated=packed - fresh, dropped=self.tokens - fresh,
-            cut=int((~whole).sum()), cut_short=int((~whole & (self.lengths <= self.row)).sum()), lost=int((~some).sum()), oldest=self.oldest,
+            documents=len(self.lengths),
+            tokens=self.tokens,
+            rows=self.rows,
+            slots=self.rows * self.row,
+            padding=self.rows * self.row - packed,
+            repeated=packed - fresh,
+            dropped=self.tokens - fresh,
+            cut=int((~whole).sum()),
+            cut_short=int((~whole & (self.lengths <= self.row)).sum()),
+            lost=int((~some).sum()),
+            oldest=self.oldest,
         )

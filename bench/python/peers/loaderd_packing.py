@@ -48,7 +48,12 @@ def measure(binary: Path, lengths: Path, row: int, only: str) -> Iterator[dict[s
         if process.returncode != 0:
             raise SystemExit(f"{binary}: exited with {process.returncode}")
         yield {
-            "name": name, "package": "loaderd", "online": "yes",
-            "alone": len(documents) / cost["alone_cpu_seconds"], "moved": len(documents) / cost["moved_cpu_seconds"],
-            "memory": cost["added_memory_bytes"], "process": cost["process_memory_bytes"], **asdict(ledger.close()),
+            "name": name,
+            "package": "loaderd",
+            "online": "yes",
+            "alone": len(documents) / cost["alone_cpu_seconds"],
+            "moved": len(documents) / cost["moved_cpu_seconds"],
+            "memory": cost["added_memory_bytes"],
+            "process": cost["process_memory_bytes"],
+            **asdict(ledger.close()),
         }

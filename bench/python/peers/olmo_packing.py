@@ -49,7 +49,10 @@ def prepare(documents: Documents, row: int, *, strategy: str) -> Ready:
         with tempfile.TemporaryDirectory() as folder:
             forked.append(Source(work_dir=folder))
             packed = PackingInstanceSource(
-                latest(), sequence_length=row, work_dir=folder, long_doc_strategy=LongDocStrategy[strategy],
+                latest(),
+                sequence_length=row,
+                work_dir=folder,
+                long_doc_strategy=LongDocStrategy[strategy],
                 tokenizer=TokenizerConfig(vocab_size=1 << 31, eos_token_id=0, pad_token_id=0),
             )
             for i in range(len(packed)):

@@ -48,13 +48,19 @@ def measure(packer: Packer, lengths: Path, row: int) -> dict[str, Any]:
     documents = Documents.read(lengths, packer.limit)
     ready = packer.prepare(documents, row)
     limited = f"({packer.limit:,} documents)" if packer.limit == len(documents) else ""
-    figures: dict[str, Any] = {"name": " ".join(filter(None, (packer.name, ready.note, limited))), "online": packer.online,
-                               "package": f"{packer.package} {version(packer.package)}"}
+    figures: dict[str, Any] = {
+        "name": " ".join(filter(None, (packer.name, ready.note, limited))),
+        "online": packer.online,
+        "package": f"{packer.package} {version(packer.package)}",
+    }
     memory, began = Memory(), cpu()
     for _ in ready.rows():
         pass
-    figures |= {"moved": len(documents) / (cpu() - began), "memory": memory.peak() - memory.before,
-                "process": memory.peak() - documents.tokens.nbytes}
+    figures |= {
+        "moved": len(documents) / (cpu() - began),
+        "memory": memory.peak() - memory.before,
+        "process": memory.peak() - documents.tokens.nbytes,
+    }
     if ready.alone:
         began = cpu()
         ready.alone()
@@ -65,7 +71,9 @@ def measure(packer: Packer, lengths: Path, row: int) -> dict[str, Any]:
 def check(ready: Ready, documents: Documents, row: int) -> Account:
     """Returns the account of the output, which is added to the ledger many rows at a time."""
     ledger = Ledger(documents.lengths, row)
-    rows = ((values, sizes, np.full(len(sizes), documents.arrived)) for values, sizes in (ready.counted or ready.rows)())
+    rows = (
+        (values, sizes, np.full(len(sizes), documents.arrived)) for values, sizes in (ready.counted or ready.rows)()
+    )
     while some := list(islice(rows, 256)):
         ledger.add(*(np.concatenate(parts) for parts in zip(*some)))
     return ledger.close()
@@ -74,8 +82,21 @@ def check(ready: Ready, documents: Documents, row: int) -> Account:
 def apart(name: str, lengths: Path, row: int) -> dict[str, Any]:
     """Returns the figures of one packer, measured in a separate process."""
     with tempfile.NamedTemporaryFile("r") as out:
-        command = [sys.executable, __file__, "--packer", name, "--lengths", lengths, "--row", str(row), "--json", out.name]
-        done = subprocess.run(command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        command = [
+            sys.executable,
+            __file__,
+            "--packer",
+            name,
+            "--lengths",
+            lengths,
+            "--row",
+            str(row),
+            "--json",
+            out.name,
+        ]
+        done = subprocess.run(
+            command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        )
         if done.returncode != 0:
             raise SystemExit(f"{name}: exited with {done.returncode}:\n{done.stdout[-4000:]}")
         return json.load(out)

@@ -24,21 +24,44 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 FIGURES = (
-    "packer", "documents/s with tokens", "documents/s, lengths alone", "padding", "documents cut", "cut though they fit a row",
-    "tokens dropped", "tokens repeated", "memory added", "memory of the process", "largest age", "online",
+    "packer",
+    "documents/s with tokens",
+    "documents/s, lengths alone",
+    "padding",
+    "documents cut",
+    "cut though they fit a row",
+    "tokens dropped",
+    "tokens repeated",
+    "memory added",
+    "memory of the process",
+    "largest age",
+    "online",
 )
 
 
 def figures(r: Result) -> tuple[str, ...]:
     return (
-        r["name"], speed(r["moved"]), speed(r["alone"]) if "alone" in r else "-", padding(r), share(r["cut"], r["documents"]),
-        share(r["cut_short"], r["documents"]), share(r["dropped"], r["tokens"]), share(r["repeated"], r["tokens"]),
-        size(r["memory"]), size(r["process"]), age(r), r["online"],
+        r["name"],
+        speed(r["moved"]),
+        speed(r["alone"]) if "alone" in r else "-",
+        padding(r),
+        share(r["cut"], r["documents"]),
+        share(r["cut_short"], r["documents"]),
+        share(r["dropped"], r["tokens"]),
+        share(r["repeated"], r["tokens"]),
+        size(r["memory"]),
+        size(r["process"]),
+        age(r),
+        r["online"],
     )
 
 
 BESIDE = (
-    "packer", "nearest setting of loaderd", "padding: packer, loaderd", "largest age: packer, loaderd", "documents/s with tokens",
+    "packer",
+    "nearest setting of loaderd",
+    "padding: packer, loaderd",
+    "largest age: packer, loaderd",
+    "documents/s with tokens",
     "loaderd is behind in",
 )
 
@@ -46,8 +69,12 @@ BESIDE = (
 def beside(r: Result, ours: Result) -> tuple[str, ...]:
     times = ours["moved"] / r["moved"]
     return (
-        r["name"], ours["name"].removeprefix("loaderd "), f"{padding(r)}, {padding(ours)}", f"{age(r)}, {age(ours)}",
-        f"{times:.1f} times" if times < 9.95 else f"{times:.0f} times", ", ".join(behind(ours, r)) or "nothing",
+        r["name"],
+        ours["name"].removeprefix("loaderd "),
+        f"{padding(r)}, {padding(ours)}",
+        f"{age(r)}, {age(ours)}",
+        f"{times:.1f} times" if times < 9.95 else f"{times:.0f} times",
+        ", ".join(behind(ours, r)) or "nothing",
     )
 
 

@@ -15,9 +15,15 @@ from packers import Packer, Ready, Rows, rectangle
 
 def prepare(documents: Documents, row: int, *, split: bool) -> Ready:
     constants = single.load("torchtune", "torchtune/data/_common.py", {})
-    packed = single.load("torchtune", "torchtune/datasets/_packed.py", {
-        "torchtune.data._common": {name: getattr(constants, name) for name in ("CROSS_ENTROPY_IGNORE_IDX", "PACK_TYPE")},
-    })
+    packed = single.load(
+        "torchtune",
+        "torchtune/datasets/_packed.py",
+        {
+            "torchtune.data._common": {
+                name: getattr(constants, name) for name in ("CROSS_ENTROPY_IGNORE_IDX", "PACK_TYPE")
+            },
+        },
+    )
     longest = int(documents.lengths.max()) if split else row
     count = len(documents.pieces(longest)) - 1
 

@@ -14,4 +14,12 @@ def cores(bench: Bench) -> Iterator[Measure]:
     for r in bench.ask([bench.program("cores"), "-json", *size], cores=2):
         what = f"{r['workers']} {'readers' if r['work'] == 'serving' else 'workers'}"
         blocked = f"all goroutines together waited for locks for {100 * r['blocked_share']:.2g} % of their time"
-        yield Measure(f"{r['work']}, CPU a MB, {what}", r["cpu_ms_per_mb"], "ms", r["baseline_cpu_ms_per_mb"], "one", better="lower", note=blocked)
+        yield Measure(
+            f"{r['work']}, CPU a MB, {what}",
+            r["cpu_ms_per_mb"],
+            "ms",
+            r["baseline_cpu_ms_per_mb"],
+            "one",
+            better="lower",
+            note=blocked,
+        )

@@ -28,7 +28,9 @@ def end_to_end(bench: Bench) -> Iterator[Measure]:
     speed, alone = (statistics.median(r[k] for r in runs) for k in ("text_mb_per_second", "alone_mb_per_second"))
     yield Measure("text in JetStream to pyarrow, two cores", speed, "MB/s", alone, "tokenizing alone, as cold")
     cpu = statistics.median(r["daemon_cpu_seconds"] for r in runs)
-    rest = statistics.median(r["daemon_cpu_seconds"] * (1 - r["daemon_cpu_share"].get("tokenize", 0) / 100) for r in runs)
+    rest = statistics.median(
+        r["daemon_cpu_seconds"] * (1 - r["daemon_cpu_share"].get("tokenize", 0) / 100) for r in runs
+    )
     yield Measure("CPU of everything but tokenizing, end to end", rest, "s", cpu, "the daemon's", better="lower")
     peak, client = (statistics.median(r[k] for r in runs) for k in ("peak_rss_mb", "reader_peak_rss_mb"))
     yield Measure("memory of the daemon, end to end", peak, "MB", client, "its pyarrow reader", better="lower")
@@ -42,7 +44,9 @@ def demo(bench: Bench) -> Iterator[Measure]:
         runs.append(bench.ask(command, cores=2))
         torch.append(float(bench.say([python(), "-c", TORCH], cores=2)))
     first = statistics.median(r["first_batch_seconds"] for r in runs)
-    yield Measure("start of the demo to its first batch", first, "s", statistics.median(torch), "import torch", better="lower")
+    yield Measure(
+        "start of the demo to its first batch", first, "s", statistics.median(torch), "import torch", better="lower"
+    )
     peak = statistics.median(r["peak_memory_bytes"] for r in runs) / 1e6
     yield Measure("memory of the demo", peak, "MB", client_memory(bench), "import pyarrow.flight", better="lower")
 
@@ -51,7 +55,13 @@ def idle(bench: Bench) -> Iterator[Measure]:
     """A daemon that has started and has no documents."""
     http = f"127.0.0.1:{free_port()}"
     folder = bench.folder / "idle"
-    settings = {"stream.dir": folder, "stream.listen": "127.0.0.1:0", "flight.listen": "127.0.0.1:0", "http.listen": http, "log.level": "error"}
+    settings = {
+        "stream.dir": folder,
+        "stream.listen": "127.0.0.1:0",
+        "flight.listen": "127.0.0.1:0",
+        "http.listen": http,
+        "log.level": "error",
+    }
     flags = [x for k, v in settings.items() for x in ("--set", f"{k}={v}")]
     with subprocess.Popen([bench.program("loaderd"), "serve", *flags], stdout=subprocess.DEVNULL) as daemon:
         try:
@@ -60,7 +70,9 @@ def idle(bench: Bench) -> Iterator[Measure]:
             memory = resident(daemon.pid)
         finally:
             daemon.terminate()
-    yield Measure("memory of an idle daemon", memory, "MB", client_memory(bench), "import pyarrow.flight", better="lower")
+    yield Measure(
+        "memory of an idle daemon", memory, "MB", client_memory(bench), "import pyarrow.flight", better="lower"
+    )
 
 
 def waits(bench: Bench) -> Iterator[Measure]:
@@ -68,7 +80,14 @@ def waits(bench: Bench) -> Iterator[Measure]:
     size = ["-documents", 30_000, "-steps", 20] if bench.moment else ["-documents", 300_000, "-steps", 2000]
     found = bench.ask([bench.program("guarantees"), "-json", *size, "tail"])
     for share in ("p50", "p99", "p99.9"):
-        yield Measure(f"wait for a step, {share}", found["daemon"][share], "ms", found["raw socket"][share], "a raw socket", better="lower")
+        yield Measure(
+            f"wait for a step, {share}",
+            found["daemon"][share],
+            "ms",
+            found["raw socket"][share],
+            "a raw socket",
+            better="lower",
+        )
 
 
 def client_memory(bench: Bench) -> float:

@@ -35,7 +35,20 @@ def noise(bench: Bench) -> Iterator[Measure]:
     size = 20_000 if bench.moment else RANDOM
     path = write(bench.folder / "random", bytes(b or 1 for b in random.Random(1).randbytes(size)))
     vocabularies = "gpt2" if bench.moment else "gpt2,cl100k,o200k"
-    options = ["--rounds", 1, "--passes", 1, "--cores", "1", "--vocabularies", vocabularies, "--only", ",".join(PEERS), "--documents", path]
+    options = [
+        "--rounds",
+        1,
+        "--passes",
+        1,
+        "--cores",
+        "1",
+        "--vocabularies",
+        vocabularies,
+        "--only",
+        ",".join(PEERS),
+        "--documents",
+        path,
+    ]
     results, note = measured(bench, options)
     for vocabulary in dict.fromkeys(str(r["vocabulary"]) for r in results):
         these = [r for r in results if r["vocabulary"] == vocabulary]
@@ -56,7 +69,14 @@ def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
         interpreter, note = python(), str(missing)
         options = [*options, "--only", OURS]
     found = bench.folder / "encoding.json"
-    run = [interpreter, bench.script("tokenizers/run.py"), "--loaderd", bench.program("tokenizers"), "--folder", bench.kept / "tokenizers.data"]
+    run = [
+        interpreter,
+        bench.script("tokenizers/run.py"),
+        "--loaderd",
+        bench.program("tokenizers"),
+        "--folder",
+        bench.kept / "tokenizers.data",
+    ]
     bench.say([*run, "--speed", "--json", found, *options])
     return json.loads(found.read_text()), note
 

@@ -17,21 +17,41 @@ def flight(bench: Bench) -> Iterator[Measure]:
         found = read(bench, rows)
         raw = found["raw"]["bytes_per_second"] / 1e9
         for way, name in (("stream", "on an open stream"), ("call_per_step", "by a call a step")):
-            yield Measure(f"Flight into pyarrow {name}, {mib} MiB", found[way]["bytes_per_second"] / 1e9, "GB/s", raw, RAW)
+            yield Measure(
+                f"Flight into pyarrow {name}, {mib} MiB", found[way]["bytes_per_second"] / 1e9, "GB/s", raw, RAW
+            )
     narrow = read(bench, 512, "--columns", "input_ids:uint16,cu_seqlens")
     tokens = narrow["stream"]["tokens_per_second"] / 1e6
-    yield Measure("Flight into pyarrow, ids of 16 bits, 2 MiB", tokens, "M tokens/s", narrow["raw"]["bytes_per_second"] / 2e6, f"{RAW}, two bytes a token")
+    yield Measure(
+        "Flight into pyarrow, ids of 16 bits, 2 MiB",
+        tokens,
+        "M tokens/s",
+        narrow["raw"]["bytes_per_second"] / 2e6,
+        f"{RAW}, two bytes a token",
+    )
 
 
 def read(bench: Bench, rows: int, *options: str) -> dict[str, dict[str, float]]:
     """Returns the measurements of one server's clients."""
-    serve = [bench.program("flightserve"), "-listen", "127.0.0.1:0", "-raw", "127.0.0.1:0", "-rows", str(rows), "-bucket", "2048"]
+    serve = [
+        bench.program("flightserve"),
+        "-listen",
+        "127.0.0.1:0",
+        "-raw",
+        "127.0.0.1:0",
+        "-rows",
+        str(rows),
+        "-bucket",
+        "2048",
+    ]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:
             assert server.stdout is not None
             _, address, _, raw = server.stdout.readline().split()
             length = ["--seconds", "0.1", "--rounds", "1"] if bench.moment else ["--seconds", "1", "--rounds", "5"]
-            found: dict[str, dict[str, float]] = bench.ask([python(), bench.script("flight_read.py"), "--address", address, "--raw", raw, *length, *options])
+            found: dict[str, dict[str, float]] = bench.ask(
+                [python(), bench.script("flight_read.py"), "--address", address, "--raw", raw, *length, *options]
+            )
         finally:
             server.terminate()
     return found

@@ -17,10 +17,20 @@ def loaders(bench: Bench) -> Iterator[Measure]:
     """One rank and two, into tensors, from a daemon that packs at the same time, and from one that reads the documents of its plan again."""
     found = bench.folder / "loaders.json"
     size = ["--steps", 20, "--rounds", 1, "--worlds", "1"] if bench.moment else ["--steps", 300, "--rounds", 3]
-    command = [python(), bench.script("loaders/run.py"), "--loaderd", bench.program("loaderd"), "--json", found, "--speed"]
+    command = [
+        python(),
+        bench.script("loaders/run.py"),
+        "--loaderd",
+        bench.program("loaderd"),
+        "--json",
+        found,
+        "--speed",
+    ]
     bench.say([*command, "--only", "input_ids", "--only", BASELINE, *size])
     for world, loader in json.loads(found.read_text())["figures"].items():
         ranks = "one rank" if world == "1" else f"{world} ranks"
         for way, planned in (("planned while it is read", "planned while read"), ("planned before", "planned before")):
-            ours, theirs = (statistics.median(r["speed"] for r in loader[name]) / 1e6 for name in (f"{OURS}, {way}", BASELINE))
+            ours, theirs = (
+                statistics.median(r["speed"] for r in loader[name]) / 1e6 for name in (f"{OURS}, {way}", BASELINE)
+            )
             yield Measure(f"StepLoader into tensors, {planned}, {ranks}", ours, "M tokens/s", theirs, BASELINE)

@@ -27,7 +27,9 @@ def page(run: Run) -> str:
         said.append("This was a moment of each program, to see that it runs: the figures mean nothing.")
     if run["left_out"]:
         said.append("Not in this run: " + ", ".join(run["left_out"]) + ".")
-    return "\n\n".join([INTRODUCTION.format(**run), table, *(["\n".join(f"- {n}" for n in said)] if said else [])]) + "\n"
+    return (
+        "\n\n".join([INTRODUCTION.format(**run), table, *(["\n".join(f"- {n}" for n in said)] if said else [])]) + "\n"
+    )
 
 
 INTRODUCTION = """# Benchmarks

@@ -62,7 +62,14 @@ def measure(entries: dict[str, Entry], bench: Bench, failed: list[str]) -> Itera
 
 
 def machine() -> str:
-    model = next((line.partition(":")[2].strip() for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")), "")
+    model = next(
+        (
+            line.partition(":")[2].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        "",
+    )
     go = subprocess.run(["go", "version"], stdout=subprocess.PIPE, text=True).stdout.split()
     return f"{len(first_cores(1 << 16))} cores of {model or platform.machine()}, {go[2] if len(go) > 2 else 'no go'}, Python {platform.python_version()}"
 
@@ -74,9 +81,18 @@ def revision() -> str:
 
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--moment", action="store_true", help="shortest run that shows that everything works; the figures are meaningless")
+    p.add_argument(
+        "--moment",
+        action="store_true",
+        help="shortest run that shows that everything works; the figures are meaningless",
+    )
     p.add_argument("--only", action="append", choices=list(ENTRIES), help="an entry; may be repeated")
-    p.add_argument("--out", type=Path, default=ROOT / "bin" / "bench", help="file to store the run in, to which .json and .md are appended")
+    p.add_argument(
+        "--out",
+        type=Path,
+        default=ROOT / "bin" / "bench",
+        help="file to store the run in, to which .json and .md are appended",
+    )
     a = p.parse_args()
     began, failed = time.monotonic(), list[str]()
     with tempfile.TemporaryDirectory(prefix="loaderd-bench-") as folder:
@@ -85,8 +101,12 @@ def main() -> int:
     run: Run = {
         "moment": a.moment,
         "left_out": [k for k in ENTRIES if k not in chosen],
-        "machine": machine(), "date": datetime.date.today().isoformat(), "revision": revision(), "seconds": time.monotonic() - began, "measures": found,
-    }  # fmt: skip
+        "machine": machine(),
+        "date": datetime.date.today().isoformat(),
+        "revision": revision(),
+        "seconds": time.monotonic() - began,
+        "measures": found,
+    }
     a.out.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
     a.out.with_suffix(".md").write_text(page(run))
     print(text(run))

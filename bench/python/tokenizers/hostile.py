@@ -22,9 +22,17 @@ def build(folder: Path) -> list[Path]:
 
 
 UNITS = {
-    "letter": "a", "space": " ", "newline": "\n", "digit": "7", "punctuation": "!", "equals": "=",
-    "emoji": "👩\u200d🔬", "ideograph": "中", "alternating": "a1 ", "marks": "e\u0301",
-}  # fmt: skip
+    "letter": "a",
+    "space": " ",
+    "newline": "\n",
+    "digit": "7",
+    "punctuation": "!",
+    "equals": "=",
+    "emoji": "👩\u200d🔬",
+    "ideograph": "中",
+    "alternating": "a1 ",
+    "marks": "e\u0301",
+}
 BLOCKS = ((0x21, 0x250), (0x370, 0x700), (0x900, 0xE00), (0x3041, 0x30FF), (0xAC00, 0xD7A3))
 ASSIGNED = [c for first, last in BLOCKS for c in range(first, last)]
 

@@ -29,7 +29,16 @@ from published_tokenizers import published  # noqa: E402
 PUBLISHED = {"gemma3": "gemma3", "llama3": "llama3", "deepseek": "deepseek_v3", "qwen3": "qwen3"}
 BUILTIN = ("gpt2", "cl100k", "o200k")
 PARTS = ("load", "encoder", "long_word", "fingerprint")
-HEAD = ("vocabulary", "from", "tokenizers", "loaderd", "ratio", "encoder and first text", "first long word", "fingerprint")
+HEAD = (
+    "vocabulary",
+    "from",
+    "tokenizers",
+    "loaderd",
+    "ratio",
+    "encoder and first text",
+    "first long word",
+    "fingerprint",
+)
 
 
 def reference(path: str) -> None:
@@ -75,7 +84,9 @@ def find(name: str, folder: Path) -> Vocabulary:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--loaderd", type=Path, default=Path("bin/tokenizers"), help="the program of bench/tokenizers")
-    p.add_argument("--folder", type=Path, default=Path("bin/tokenizers.data"), help="folder for the files of built-in vocabularies")
+    p.add_argument(
+        "--folder", type=Path, default=Path("bin/tokenizers.data"), help="folder for the files of built-in vocabularies"
+    )
     p.add_argument("--vocabularies", default=",".join((*PUBLISHED, *BUILTIN)))
     p.add_argument("--rounds", type=int, default=5, help="processes per library and vocabulary")
     p.add_argument("--reference", help=argparse.SUPPRESS)

@@ -162,7 +162,9 @@ def brief(r: Result) -> str:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--loaderd", type=Path, default=Path("bin/tokenizers"), help="the program of bench/tokenizers")
-    p.add_argument("--folder", type=Path, default=Path("bin/tokenizers.data"), help="folder for documents and vocabularies")
+    p.add_argument(
+        "--folder", type=Path, default=Path("bin/tokenizers.data"), help="folder for documents and vocabularies"
+    )
     p.add_argument("--vocabularies", default=",".join(NAMES))
     p.add_argument("--only", default="", help="libraries to measure in addition to loaderd and the reference")
     p.add_argument("--speed", action="store_true", help="omit the reference, which is slow: ids are not compared")

@@ -24,9 +24,17 @@ def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
 
 
 HEAD = (
-    "vocabulary", "library", "cores", "MB/s warm", "cold", "of CPU time warm", "cold", "tokens/s warm", "documents wrong",
+    "vocabulary",
+    "library",
+    "cores",
+    "MB/s warm",
+    "cold",
+    "of CPU time warm",
+    "cold",
+    "tokens/s warm",
+    "documents wrong",
     "memory added",
-)  # fmt: skip
+)
 
 
 def row(r: Result) -> tuple[str, ...]:

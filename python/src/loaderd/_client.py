@@ -311,7 +311,9 @@ class Client(Iterator[Step]):
             whole["documents"] = [found[k] for k in sorted(found)]
         return whole
 
-    def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
+    def find(
+        self, *, sequence: int | None = None, id: str | None = None, source: str | None = None
+    ) -> list[dict[str, Any]]:
         """Returns the rows that hold a part of a document, named by its sequence or its id.
 
         A row is {"step", "bucket", "row", "pieces"}, with pieces as those of `ledger` with documents. For a message with

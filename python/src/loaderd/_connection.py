@@ -16,7 +16,14 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from loaderd import _fork_safety
-from loaderd.errors import InvalidTokenError, ClosedClientError, ForkedClientError, LoaderdError, ProtocolError, from_status
+from loaderd.errors import (
+    InvalidTokenError,
+    ClosedClientError,
+    ForkedClientError,
+    LoaderdError,
+    ProtocolError,
+    from_status,
+)
 from loaderd._local_auth import data_folder, local_caller
 from loaderd._grpc_status import decode
 from loaderd._wire import RunInfo, Ticket, loads
@@ -199,7 +206,9 @@ class Connection:
             except FAILURES as error:
                 raise self._failed(client, error) from None
 
-        return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("did not receive the stream's schema")))
+        return Opening(
+            open, lambda: self._failed(client, flight.FlightTimedOutError("did not receive the stream's schema"))
+        )
 
     def close(self) -> None:
         """Closes the connection permanently.

@@ -13,9 +13,13 @@ import pyarrow as pa
 from loaderd._arrow_views import array_view
 
 KINDS: Mapping[str, np.dtype[Any]] = {
-    "float16": np.dtype(np.float16), "float32": np.dtype(np.float32), "int8": np.dtype(np.int8), "int16": np.dtype(np.int16),
-    "int32": np.dtype(np.int32), "bool": np.dtype(np.bool_),
-}  # fmt: skip
+    "float16": np.dtype(np.float16),
+    "float32": np.dtype(np.float32),
+    "int8": np.dtype(np.int8),
+    "int16": np.dtype(np.int16),
+    "int32": np.dtype(np.int32),
+    "bool": np.dtype(np.bool_),
+}
 """Types of `documents.columns` in a run's configuration."""
 _OF_TOKENS: Mapping[Any, np.dtype[Any]] = {pa.from_numpy_dtype(kind): kind for kind in KINDS.values()}
 _OF_DOCUMENTS = (pa.int64(), pa.float64())
@@ -61,7 +65,9 @@ def is_document_column(kind: pa.DataType) -> bool:
     return kind in _OF_DOCUMENTS or pa.types.is_dictionary(kind)
 
 
-def mock_columns(configuration: Mapping[str, Any], names: Iterable[str], rows: int, bucket: int) -> tuple[dict[str, Any], dict[str, DocumentValues]]:
+def mock_columns(
+    configuration: Mapping[str, Any], names: Iterable[str], rows: int, bucket: int
+) -> tuple[dict[str, Any], dict[str, DocumentValues]]:
     """Returns columns of a synthetic step whose rows have one piece each, for the names that the run has."""
     documents = configuration.get("documents") or {}
     types, meta = documents.get("columns") or {}, documents.get("meta") or {}

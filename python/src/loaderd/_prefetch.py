@@ -110,7 +110,9 @@ class _Shared(Generic[T]):
 
     def take(self) -> T:
         if os.getpid() != self.pid:
-            raise ForkedClientError("cannot use the reader: it was created before the process was forked; create it in the child process")
+            raise ForkedClientError(
+                "cannot use the reader: it was created before the process was forked; create it in the child process"
+            )
         if self.thread is None:
             self.start()
         if waited := self.items.empty():

@@ -35,7 +35,14 @@ from loaderd._wire import RunInfo
 
 log = logging.getLogger("loaderd")
 
-OF_THE_RUN = (SourceDryError, TokenizerBehindError, PoolFillingError, RankBehindError, RankMissingError, StreamFullError)
+OF_THE_RUN = (
+    SourceDryError,
+    TokenizerBehindError,
+    PoolFillingError,
+    RankBehindError,
+    RankMissingError,
+    StreamFullError,
+)
 """Temporary causes that every daemon of the run would return, so that failover does not help."""
 _OF_ONE = (RunFailedError, InternalError, DocumentLostError, StepNotPlannedError)
 # Permanent errors that may be specific to one daemon: the client tries the other daemons before it raises them.
@@ -57,7 +64,13 @@ class Retry:
     """
 
     def __init__(
-        self, daemons: Daemons, timeout: float, connect_timeout: float, stop: threading.Event, stall_log: StallLog, what: str
+        self,
+        daemons: Daemons,
+        timeout: float,
+        connect_timeout: float,
+        stop: threading.Event,
+        stall_log: StallLog,
+        what: str,
     ) -> None:
         self.daemons, self.timeout, self.connect_timeout, self.stop = daemons, timeout, connect_timeout, stop
         self.stall_log, self.what = stall_log, what
@@ -158,7 +171,9 @@ class Retry:
             raise self._verdict(error, before)
         pause = 0.0
         if not another:
-            self.stall_log.report(self.what, self.unreachable(error) if isinstance(error, ConnectionLostError) else error)
+            self.stall_log.report(
+                self.what, self.unreachable(error) if isinstance(error, ConnectionLostError) else error
+            )
             pause = self.attempt + self.backoff * random.uniform(0.5, 1) - now
             self._asked.clear()
             self._refused, self._temporary = None, False
@@ -248,6 +263,9 @@ def replaced(info: RunInfo, run_id: str, where: str) -> RunReplacedError:
 def greets_as_nats(url: str) -> bool:
     """Reports whether a NATS server listens at an address: it sends INFO to every connection."""
     at = urlsplit(url)
-    with contextlib.suppress(OSError, ValueError), socket.create_connection((at.hostname, at.port or 0), timeout=_GREETING) as connection:
+    with (
+        contextlib.suppress(OSError, ValueError),
+        socket.create_connection((at.hostname, at.port or 0), timeout=_GREETING) as connection,
+    ):
         return connection.recv(5) == b"INFO "
     return False

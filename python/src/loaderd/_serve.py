@@ -116,9 +116,18 @@ def serve(
             end of the block, if the daemon has ended unexpectedly, or was killed because it did not stop in time.
     """
     return DaemonContext(
-        documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
-        start_timeout, stop_timeout,
-    )  # fmt: skip
+        documents,
+        tokenizer,
+        folder,
+        source,
+        documents is not None if seal is None else seal,
+        settings or {},
+        config,
+        publish or {},
+        program,
+        start_timeout,
+        stop_timeout,
+    )
 
 
 class DaemonContext:
@@ -164,36 +173,50 @@ class DaemonContext:
             self._end()
             raise
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if os.getpid() != self._owner:  # a forked child that leaves the block
             return
         assert self._process is not None
         earlier = self._process.poll() is not None
         stopped = self._end()
         if error is None and not stopped:
-            raise DaemonNotFoundError(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}")
+            raise DaemonNotFoundError(
+                f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}"
+            )
         if error is None and (earlier or self._process.returncode != 0):
-            raise DaemonNotFoundError(f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}")
+            raise DaemonNotFoundError(
+                f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}"
+            )
 
     def _start(self, program: Path) -> DaemonHandle:
         if self._given is None:
-            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a forked child that exits would delete a TemporaryDirectory
+            folder = Path(
+                tempfile.mkdtemp(prefix="loaderd-")
+            )  # a forked child that exits would delete a TemporaryDirectory
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._given).absolute()
             folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / _LOG
         arguments = [
-            os.fspath(program), "serve", "--until-eof", *([] if self._config is None else ["--config", os.fspath(self._config)]),
+            os.fspath(program),
+            "serve",
+            "--until-eof",
+            *([] if self._config is None else ["--config", os.fspath(self._config)]),
             *flags({"stream.listen": "127.0.0.1:0", "flight.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}),
-            *flags(self._settings), *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
-        ]  # fmt: skip
+            *flags(self._settings),
+            *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
+        ]
         environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
         # The daemon has its own process group: Ctrl-C reaches only the block, whose end stops the daemon.
         apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
         with self._log.open("ab") as log:
             began = log.tell()
-            self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart)
+            self._process = subprocess.Popen(
+                arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart
+            )
         if self._process.stdin is not None:
             _pipes.add(self._process.stdin)
         said = self._ready(began)
@@ -239,7 +262,9 @@ class DaemonContext:
                 elif (status := self._process.poll()) is not None:
                     raise DaemonNotFoundError(f"the daemon exited with status {status}:\n{self._tail()}")
                 elif time.monotonic() > deadline:
-                    raise DaemonNotFoundError(f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}")
+                    raise DaemonNotFoundError(
+                        f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}"
+                    )
                 else:
                     time.sleep(_POLL_SECONDS)
 
@@ -330,10 +355,16 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if named := given or os.environ.get("LOADERD_BIN"):
         path = Path(named)
         if not path.is_file():
-            raise DaemonNotFoundError(f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
+            raise DaemonNotFoundError(
+                f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}"
+            )
         return path.absolute()
     name = "loaderd.exe" if os.name == "nt" else "loaderd"
-    for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), Path(sys.executable).parent):
+    for folder in (
+        sysconfig.get_path("scripts"),
+        sysconfig.get_path("scripts", f"{os.name}_user"),
+        Path(sys.executable).parent,
+    ):
         if (path := Path(folder, name)).is_file():
             return path
     if found := shutil.which(name):

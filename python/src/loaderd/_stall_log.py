@@ -70,4 +70,10 @@ class StallLog:
                 return
             self._last, self._reported[error.reason], self._logged = last, now, True
             waited = now - self._since
-        log.warning("%s not received after %.0f s: %s (%s)", what, waited, str(error).removeprefix(f"{error.reason}: "), error.reason)
+        log.warning(
+            "%s not received after %.0f s: %s (%s)",
+            what,
+            waited,
+            str(error).removeprefix(f"{error.reason}: "),
+            error.reason,
+        )

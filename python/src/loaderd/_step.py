@@ -161,8 +161,12 @@ class Step:
         found = [p.sources for p in self.parts if p.sources is not None]
         if not found or len(found) == 1:
             return found[0] if found else None
-        columns = [c for c in ("sequence", "start", "length", "number", "weight", "index") if getattr(found[0], c) is not None]
-        return Sources(_join_offsets([s.offsets for s in found]), **{c: _join([getattr(s, c) for s in found]) for c in columns})
+        columns = [
+            c for c in ("sequence", "start", "length", "number", "weight", "index") if getattr(found[0], c) is not None
+        ]
+        return Sources(
+            _join_offsets([s.offsets for s in found]), **{c: _join([getattr(s, c) for s in found]) for c in columns}
+        )
 
     def source_ids(self) -> Ints:
         """Returns the source of every token.
@@ -367,9 +371,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
         raise ProtocolError(f"{where}: input_ids are not {meta.rows} rows of {meta.bucket} int32 or uint16")
     cu, ends = _list(columns, CU_SEQLENS, where)
     if ends.dtype != np.int32 or not _are_ends(cu, ends, meta.bucket):
-        raise ProtocolError(
-            f"{where}: cu_seqlens do not start at 0, ascend, and end within {meta.bucket} in every row"
-        )
+        raise ProtocolError(f"{where}: cu_seqlens do not start at 0, ascend, and end within {meta.bucket} in every row")
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
     masked = meta.loss_tokens < meta.tokens or not counted
     runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns and masked else None
@@ -396,13 +398,17 @@ def check_ids(part: Part, vocabulary: int, where: str) -> None:
         return
     if ids.size and int(ids.max()) >= vocabulary:
         wrong = part.input_ids[ids >= vocabulary]  # in order of rows
-        raise ProtocolError(f"{where} has {wrong.size} token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong[0]}")
+        raise ProtocolError(
+            f"{where} has {wrong.size} token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong[0]}"
+        )
 
 
 _OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WEIGHTS))
 
 
-def _extra_columns(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, DocumentValues]]:
+def _extra_columns(
+    columns: dict[str, Any], meta: Metadata, where: str
+) -> tuple[dict[str, npt.NDArray[Any]], dict[str, DocumentValues]]:
     """Returns the additional columns: those per token, and those per piece."""
     tokens: dict[str, npt.NDArray[Any]] = {}
     documents: dict[str, DocumentValues] = {}
@@ -414,7 +420,9 @@ def _extra_columns(columns: dict[str, Any], meta: Metadata, where: str) -> tuple
             continue
         array = token_column(values)
         if array is None or not _are_rows(offsets, meta):
-            raise ProtocolError(f"{where}: {name} is {columns[name].type}, not {meta.rows} rows of {meta.bucket} values")
+            raise ProtocolError(
+                f"{where}: {name} is {columns[name].type}, not {meta.rows} rows of {meta.bucket} values"
+            )
         tokens[name] = _frozen(array.reshape(meta.rows, meta.bucket))
     return tokens, documents
 
@@ -518,7 +526,10 @@ def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
 
 
 _KINDS: dict[Any, np.dtype[Any]] = {
-    pa.int32(): np.dtype(np.int32), pa.uint16(): np.dtype(np.uint16), pa.uint64(): np.dtype(np.uint64), pa.float32(): np.dtype(np.float32)
+    pa.int32(): np.dtype(np.int32),
+    pa.uint16(): np.dtype(np.uint16),
+    pa.uint64(): np.dtype(np.uint64),
+    pa.float32(): np.dtype(np.float32),
 }
 
 
@@ -540,14 +551,18 @@ def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
     except (KeyError, AttributeError, pa.ArrowInvalid) as error:
         raise ProtocolError(f"{where}: column documents: {error}") from error
     number = _of_pieces(columns, SOURCES, np.dtype(np.uint16), offsets, where) if SOURCES in columns else None
-    weight = _of_pieces(columns, LOSS_WEIGHTS, np.dtype(np.float32), offsets, where) if LOSS_WEIGHTS in columns else None
+    weight = (
+        _of_pieces(columns, LOSS_WEIGHTS, np.dtype(np.float32), offsets, where) if LOSS_WEIGHTS in columns else None
+    )
     if number is None and weight is None:
         return Sources(offsets, sequence, start, length, index=index)
     rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
     used = np.bincount(rows, length, meta.rows)
     unknown = number is not None and (number >= (meta.step_sources or 0)).any()
     if length.dtype != np.int32 or (length < 1).any() or (used > meta.bucket).any() or unknown:
-        raise ProtocolError(f"{where}: the pieces of a row have more than {meta.bucket} tokens, or a source that the step does not have")
+        raise ProtocolError(
+            f"{where}: the pieces of a row have more than {meta.bucket} tokens, or a source that the step does not have"
+        )
     return Sources(offsets, sequence, start, length, number, weight, index)
 
 

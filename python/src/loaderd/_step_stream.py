@@ -12,14 +12,31 @@ from typing import Any
 from loaderd._consumption import Reporter
 from loaderd._connection import FAILURES, Connection, ConnectionLostError, Opening, translate
 from loaderd._daemons import Daemons
-from loaderd.errors import FROM_DAEMON, ClosedClientError, LoaderdError, ProtocolError, UnavailableError, UnreachableError
+from loaderd.errors import (
+    FROM_DAEMON,
+    ClosedClientError,
+    LoaderdError,
+    ProtocolError,
+    UnavailableError,
+    UnreachableError,
+)
 from loaderd._retry import OF_THE_RUN, Retry
 from loaderd._step import Part, Step, check_ids, part_of, step_of
 from loaderd._stall_log import StallLog
 from loaderd._watchdog import Watchdog
 from loaderd._wire import (
-    CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket,
-)  # fmt: skip
+    CU_SEQLENS,
+    DEFAULT_JOB,
+    DOCUMENTS,
+    INPUT_IDS,
+    LOSS_RUNS,
+    LOSS_WEIGHTS,
+    NARROW_IDS,
+    SOURCES,
+    Metadata,
+    RunInfo,
+    Ticket,
+)
 
 # The transport's pings detect a hanging peer, but not always; these probes cover the rest. Seconds between two probes
 # while a step is awaited, and the timeout of an answer.
@@ -92,7 +109,13 @@ class StepStream(Iterator[Step]):
         self.daemons, self.rank, self.world_size, self.next_step = daemons, rank, world_size, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
-        self.run_id, self.sources, self.weights, self.masks, self.columns = run_id, sources, weights, masks, tuple(columns)
+        self.run_id, self.sources, self.weights, self.masks, self.columns = (
+            run_id,
+            sources,
+            weights,
+            masks,
+            tuple(columns),
+        )
         self._identified = False  # or the daemon of the stream has no id to give
         self.timeout, self.connect_timeout = timeout, connect_timeout
         self.info: RunInfo | None = None
@@ -202,10 +225,17 @@ class StepStream(Iterator[Step]):
             self._drop()
         if self._stop.is_set():
             return ClosedClientError("the reader is closed")
-        if opened and self._watchdog.expired and isinstance(error, ConnectionLostError):  # this client cancelled the stream
-            return attempts.cause or self._explained or attempts.before() or UnavailableError(
-                f"no step {self.next_step} within {self.timeout:g} s, and the daemon has not reported a cause: "
-                "the timeout is shorter than its serve.stall_timeout"
+        if (
+            opened and self._watchdog.expired and isinstance(error, ConnectionLostError)
+        ):  # this client cancelled the stream
+            return (
+                attempts.cause
+                or self._explained
+                or attempts.before()
+                or UnavailableError(
+                    f"no step {self.next_step} within {self.timeout:g} s, and the daemon has not reported a cause: "
+                    "the timeout is shorter than its serve.stall_timeout"
+                )
             )
         return gone if gone is not None and isinstance(error, ConnectionLostError) else error
 
@@ -216,19 +246,40 @@ class StepStream(Iterator[Step]):
         """
         connection = attempts.turn()
         info = attempts.described(self.run, self.fingerprint, self.run_id)
-        if connection is not self._on and attempts.settle():  # first contact with this daemon: spread ranks over the daemons
-            connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint, self.run_id or info.run_id)
+        if (
+            connection is not self._on and attempts.settle()
+        ):  # first contact with this daemon: spread ranks over the daemons
+            connection, info = (
+                attempts.turn(),
+                attempts.described(self.run, self.fingerprint or info.fingerprint, self.run_id or info.run_id),
+            )
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         self.run_id = self.run_id or info.run_id or None
         self._identified = self.run_id is not None
         sources = len(info.sources) > 1 if self.sources is None else self.sources
         columns: tuple[str, ...] = (NARROW_IDS if info.narrow else INPUT_IDS, CU_SEQLENS)
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
-        columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
+        columns += (
+            ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ())
+            + ((LOSS_WEIGHTS,) if self.weights else ())
+            + self.columns
+        )
         steps = None if self._end is None else self._end - self.next_step
         taken, read = self.stall_log.consumption.progress.taken, self.next_step - self.first
         ticket = Ticket(
-            self.rank, self.world_size, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, self.session, self.peer, taken, read
+            self.rank,
+            self.world_size,
+            self.next_step,
+            steps,
+            columns,
+            self.run,
+            self.fingerprint,
+            self.job,
+            self.run_id,
+            self.session,
+            self.peer,
+            taken,
+            read,
         )
         opening = connection.read(ticket)
         with self._lock:
@@ -307,7 +358,11 @@ class StepStream(Iterator[Step]):
             return True
         self._probed, what = now, self._awaited()
         try:
-            found = on.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer() if several else PROBE_ANSWER_SECONDS)
+            found = on.act(
+                "cause",
+                {"run": self.run, "step": self.next_step},
+                attempts.answer() if several else PROBE_ANSWER_SECONDS,
+            )
         except ConnectionLostError as error:
             if several and self._reader is not reader:
                 return True  # the stream was dropped meanwhile

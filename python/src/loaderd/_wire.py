@@ -132,9 +132,20 @@ class Metadata:
 
 
 _NUMBERS = (
-    "step", "part", "parts", "bucket", "rows", "tokens", "loss_tokens", "documents", "max_seqlen", "step_tokens", "step_segments", "step_loss_tokens",
+    "step",
+    "part",
+    "parts",
+    "bucket",
+    "rows",
+    "tokens",
+    "loss_tokens",
+    "documents",
+    "max_seqlen",
+    "step_tokens",
+    "step_segments",
+    "step_loss_tokens",
     "step_loss_segments",
-)  # fmt: skip
+)
 
 
 def _source_counts(body: Any) -> dict[str, SourceCount]:
@@ -363,7 +374,8 @@ class RunInfo:
                 was=tuple(str(name) for name in body.get("was") or ()),
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),
                 run_id=str(body.get("run_id") or ""),
-                sources=tuple(str(s["name"]) for s in body.get("sources") or ()) or tuple(sorted(config.get("sources") or ())),
+                sources=tuple(str(s["name"]) for s in body.get("sources") or ())
+                or tuple(sorted(config.get("sources") or ())),
                 length=RunLength.decode(body.get("length")),
                 columns=tuple(str(name) for name in body.get("columns") or ()),
                 ahead=int(body.get("ahead", 0)),

@@ -331,11 +331,44 @@ class ClosedClientError(LoaderdError):
 FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
-        SourceDryError, SourceDownError, TokenizerBehindError, PoolFillingError, RankBehindError, RankMissingError, StreamFullError, ReplayingError, NotLeadingError, PlanLogDownError,
-        StorageFullError, StorageDownError, CauseUnknownError, ShuttingDownError, LimitedError, SlowReaderError, IdleReaderError, PlanMismatchError, StreamMismatchError, PlanTruncatedError, PlanForeignError, RunMismatchError,
-        RunReplacedError, ReplacedError, DuplicateRankError, WorldMismatchError, TooManySegmentsError, StepPurgedError, StepNotPlannedError, InvalidTicketError, InvalidTokenError, ForbiddenError, UnsupportedError, DocumentLostError, RunFailedError, InternalError,
+        SourceDryError,
+        SourceDownError,
+        TokenizerBehindError,
+        PoolFillingError,
+        RankBehindError,
+        RankMissingError,
+        StreamFullError,
+        ReplayingError,
+        NotLeadingError,
+        PlanLogDownError,
+        StorageFullError,
+        StorageDownError,
+        CauseUnknownError,
+        ShuttingDownError,
+        LimitedError,
+        SlowReaderError,
+        IdleReaderError,
+        PlanMismatchError,
+        StreamMismatchError,
+        PlanTruncatedError,
+        PlanForeignError,
+        RunMismatchError,
+        RunReplacedError,
+        ReplacedError,
+        DuplicateRankError,
+        WorldMismatchError,
+        TooManySegmentsError,
+        StepPurgedError,
+        StepNotPlannedError,
+        InvalidTicketError,
+        InvalidTokenError,
+        ForbiddenError,
+        UnsupportedError,
+        DocumentLostError,
+        RunFailedError,
+        InternalError,
     )
-}  # fmt: skip
+}
 """The class of every reason that the daemon reports."""
 
 _UNAVAILABLE_CODE = 14

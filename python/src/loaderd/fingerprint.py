@@ -51,9 +51,7 @@ COMPONENTS: dict[str, dict[str, Json]] = {
 }
 
 
-def fingerprint(
-    tokenizer: object, *, special_as_text: bool | None = None, add_special_tokens: bool = False
-) -> str:
+def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_special_tokens: bool = False) -> str:
     """Returns the fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
 
     Args:

@@ -45,7 +45,12 @@ def unstable(points: list[int]) -> set[int]:
 def table(points: list[int]) -> list[str]:
     """Lines of Go."""
     classes = {c: combining_class(c) for c in points}
-    lines = ["package norm", "", "// combiningClasses are the characters whose class is not 0.", "var combiningClasses = [...]combiningClass{"]
+    lines = [
+        "package norm",
+        "",
+        "// combiningClasses are the characters whose class is not 0.",
+        "var combiningClasses = [...]combiningClass{",
+    ]
     lines += _rows(f"{{{c:#x}, {ccc}}}" for c, ccc in classes.items() if ccc)
     lines += ["}", "", "// decompositions are full and canonical.", "var decompositions = [...]decomposition{"]
     lines += _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in decompositions(points).items())
@@ -57,7 +62,11 @@ def table(points: list[int]) -> list[str]:
 def compatibility_table(points: list[int]) -> list[str]:
     """Lines of Go: the characters that forms KC and KD replace with others."""
     full = {c: to_nfkd(chr(c)) for c in points if to_nfkd(chr(c)) != to_nfd(chr(c))}
-    lines = ["package norm", "", "// compatibilities are full decompositions of the characters whose canonical one is another."]
+    lines = [
+        "package norm",
+        "",
+        "// compatibilities are full decompositions of the characters whose canonical one is another.",
+    ]
     lines += ["var compatibilities = [...]decomposition{"]
     lines += _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in full.items())
     return [*lines, "}", ""]

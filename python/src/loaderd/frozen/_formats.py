@@ -58,7 +58,9 @@ def _npy_column(where: Path, name: str, kind: str) -> pa.Array:
         return pa.ListArray.from_arrays(offsets, pa.array(values.reshape(-1)))
     offsets = _load(offsets_of).astype(np.int32)
     if not single.exists():  # documents
-        fields = {p.name.split(".")[-2]: pa.array(_load(p)) for p in sorted(where.glob(f"{name}.*.npy")) if p != offsets_of}
+        fields = {
+            p.name.split(".")[-2]: pa.array(_load(p)) for p in sorted(where.glob(f"{name}.*.npy")) if p != offsets_of
+        }
         return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays(list(fields.values()), names=list(fields)))
     values = _load(single)
     if (texts := where / f"{name}.texts.json").exists():
@@ -66,7 +68,9 @@ def _npy_column(where: Path, name: str, kind: str) -> pa.Array:
         places = pa.array(values, mask=values < 0)
         return pa.ListArray.from_arrays(offsets, pa.DictionaryArray.from_arrays(places, words))
     valid = where / f"{name}.valid.npy"
-    return pa.ListArray.from_arrays(offsets, pa.array(values, mask=~_load(valid)) if valid.exists() else pa.array(values))
+    return pa.ListArray.from_arrays(
+        offsets, pa.array(values, mask=~_load(valid)) if valid.exists() else pa.array(values)
+    )
 
 
 def _mds(folder: Path, part: str, columns: Sequence[str], types: Mapping[str, str]) -> Rows:
@@ -87,12 +91,20 @@ def _mds(folder: Path, part: str, columns: Sequence[str], types: Mapping[str, st
     yield pa.record_batch([_mds_column(found, encodings, name, types[name]) for name in columns], names=list(columns))
 
 
-def _mds_column(found: Mapping[str, Sequence[memoryview]], encodings: Mapping[str, str], name: str, kind: str) -> pa.Array:
+def _mds_column(
+    found: Mapping[str, Sequence[memoryview]], encodings: Mapping[str, str], name: str, kind: str
+) -> pa.Array:
     if name not in found:  # documents
-        fields = {full.rpartition(".")[2]: _mds_lists(v, encodings[full]) for full, v in found.items() if full.startswith(name + ".")}
+        fields = {
+            full.rpartition(".")[2]: _mds_lists(v, encodings[full])
+            for full, v in found.items()
+            if full.startswith(name + ".")
+        }
         order = ["index"] * ("index" in fields) + ["sequence", "start", "length"]
         offsets = fields["length"][0]
-        return pa.ListArray.from_arrays(offsets, pa.StructArray.from_arrays([pa.array(fields[f][1]) for f in order], names=order))
+        return pa.ListArray.from_arrays(
+            offsets, pa.StructArray.from_arrays([pa.array(fields[f][1]) for f in order], names=order)
+        )
     encoding = encodings[name]
     if encoding == "json":
         of = pa.string() if _TEXT in kind else pa.int64() if _INTEGER in kind else pa.float64()
@@ -109,4 +121,9 @@ def _mds_lists(rows: Sequence[memoryview], encoding: str) -> tuple[npt.NDArray[n
     return np.cumsum([0, *lengths], dtype=np.int32), np.frombuffer(b"".join(row[head:] for row in rows), dtype)
 
 
-_KINDS: dict[str, Callable[[Path, str, Sequence[str], Mapping[str, str]], Rows]] = {"arrow": _arrow, "parquet": _parquet, "npy": _npy, "mds": _mds}
+_KINDS: dict[str, Callable[[Path, str, Sequence[str], Mapping[str, str]], Rows]] = {
+    "arrow": _arrow,
+    "parquet": _parquet,
+    "npy": _npy,
+    "mds": _mds,
+}

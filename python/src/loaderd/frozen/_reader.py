@@ -15,7 +15,17 @@ import pyarrow as pa
 from loaderd.errors import LoaderdError
 from loaderd.frozen._formats import rows_of
 from loaderd._step import Part, Step, check_ids, part_of, step_of
-from loaderd._wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount, token_ids
+from loaderd._wire import (
+    CU_SEQLENS,
+    DOCUMENTS,
+    INPUT_IDS,
+    LOSS_RUNS,
+    LOSS_WEIGHTS,
+    SOURCES,
+    Metadata,
+    SourceCount,
+    token_ids,
+)
 
 _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 """Columns that are read to count a step's contents, if the folder has them."""
@@ -75,7 +85,9 @@ class Frozen(Iterator[Step]):
         self.folder, self.rank, self.world_size = Path(folder), rank, world_size
         self.manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
         if self.manifest.get("version") != 1:
-            raise LoaderdError(f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package reads version 1")
+            raise LoaderdError(
+                f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package reads version 1"
+            )
         if not self.manifest["complete"]:
             raise LoaderdError(f"the export in {self.folder} is incomplete: repeat the same loaderd run export")
         self.first, self.end = int(self.manifest["first"]), int(self.manifest["end"])
@@ -85,9 +97,18 @@ class Frozen(Iterator[Step]):
         self._sources = SOURCES in self._types if sources is None else sources
         self._documents, self._weights = documents or self._sources or weights, weights
         self._extra_columns = tuple(columns)
-        wanted = [INPUT_IDS, CU_SEQLENS, *((DOCUMENTS,) * self._documents), *((SOURCES,) * self._sources), *((LOSS_WEIGHTS,) * weights), *columns]
+        wanted = [
+            INPUT_IDS,
+            CU_SEQLENS,
+            *((DOCUMENTS,) * self._documents),
+            *((SOURCES,) * self._sources),
+            *((LOSS_WEIGHTS,) * weights),
+            *columns,
+        ]
         if missing := [name for name in wanted if name not in self._types]:
-            raise ValueError(f"the export in {self.folder} has no column {', '.join(missing)}; it has {', '.join(self._types)}")
+            raise ValueError(
+                f"the export in {self.folder} has no column {', '.join(missing)}; it has {', '.join(self._types)}"
+            )
         self._columns = list(dict.fromkeys([INPUT_IDS, *(name for name in _OURS if name in self._types), *columns]))
         self._until = self.end if steps is None else min(self.end, (self.first if step is None else step) + steps)
         self.next_step = self.first
@@ -105,7 +126,11 @@ class Frozen(Iterator[Step]):
         for part in self.manifest["parts"]:
             for file in part["files"]:
                 with (self.folder / file["name"]).open("rb") as data:
-                    digest = hashlib.file_digest(data, "sha256").hexdigest() if hasattr(hashlib, "file_digest") else hashlib.sha256(data.read()).hexdigest()
+                    digest = (
+                        hashlib.file_digest(data, "sha256").hexdigest()
+                        if hasattr(hashlib, "file_digest")
+                        else hashlib.sha256(data.read()).hexdigest()
+                    )
                 if digest != file["sha256"]:
                     raise LoaderdError(f"{self.folder / file['name']} has changed since it was exported")
 
@@ -123,7 +148,9 @@ class Frozen(Iterator[Step]):
             ValueError: If the state belongs to another plan, or to a step that the folder does not have.
         """
         if state["fingerprint"] != self.fingerprint:
-            raise ValueError(f"the state belongs to the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}")
+            raise ValueError(
+                f"the state belongs to the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}"
+            )
         self._seek(int(state["step"]))
 
     def __next__(self) -> Step:
@@ -166,13 +193,21 @@ class Frozen(Iterator[Step]):
         """
         total = batch.num_rows
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
-            raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")
+            raise LoaderdError(
+                f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column"
+            )
         if total % self.world_size:
-            raise LoaderdError(f"cannot divide the {total} rows of step {of['step']} among {self.world_size} ranks: want a divisor of {total}")
+            raise LoaderdError(
+                f"cannot divide the {total} rows of step {of['step']} among {self.world_size} ranks: want a divisor of {total}"
+            )
         rows = total // self.world_size
         mine = _decoded(batch.slice(self.rank * rows, rows))
-        shared: dict[str, Any] = {k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")}
-        meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared, step_sources=of.get("step_sources"))
+        shared: dict[str, Any] = {
+            k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")
+        }
+        meta = Metadata(
+            self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared, step_sources=of.get("step_sources")
+        )
         part = part_of(mine, meta, counted=False)
         check_ids(part, self._ids, f"step {meta.step} of run {meta.run} in {self.folder}")
         meta = self._counted(meta, part)
@@ -186,27 +221,43 @@ class Frozen(Iterator[Step]):
         segments = np.diff(part.ends)
         segments[lasts[:-1]] = 0  # the difference across the border of two rows
         tokens = int(part.ends[lasts].sum())
-        meta = replace(meta, tokens=tokens, loss_tokens=tokens, max_seqlen=int(segments.max(initial=0)), documents=len(segments) - meta.rows + 1)
+        meta = replace(
+            meta,
+            tokens=tokens,
+            loss_tokens=tokens,
+            max_seqlen=int(segments.max(initial=0)),
+            documents=len(segments) - meta.rows + 1,
+        )
         if part.loss_runs is not None:
             meta = replace(meta, loss_tokens=int(step_of([meta], [part]).loss_mask().sum()))
         if part.sources is None:
             return meta
         weight = part.sources.weight
-        meta = replace(meta, documents=len(part.sources.length), weighted=weight is not None and bool((weight != 1).any()))
+        meta = replace(
+            meta, documents=len(part.sources.length), weighted=weight is not None and bool((weight != 1).any())
+        )
         return replace(meta, sources=self._counts(step_of([meta], [part]))) if part.sources.number is not None else meta
 
     def _counts(self, step: Step) -> dict[str, SourceCount]:
         """Returns the counts of the rows per source."""
         numbers, mask = step.source_ids(), step.loss_mask()
         names = self.manifest.get("sources") or []
-        return {names[n]: SourceCount(int((numbers == n).sum()), int(mask[numbers == n].sum())) for n in np.unique(numbers[numbers >= 0]).tolist()}
+        return {
+            names[n]: SourceCount(int((numbers == n).sum()), int(mask[numbers == n].sum()))
+            for n in np.unique(numbers[numbers >= 0]).tolist()
+        }
 
     def _asked(self, part: Part) -> Part:
         """Returns a part without the columns that the caller did not request."""
         if part.sources is None or not self._documents:
             return replace(part, sources=None)
         found = part.sources
-        return replace(part, sources=replace(found, number=found.number if self._sources else None, weight=found.weight if self._weights else None))
+        return replace(
+            part,
+            sources=replace(
+                found, number=found.number if self._sources else None, weight=found.weight if self._weights else None
+            ),
+        )
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:

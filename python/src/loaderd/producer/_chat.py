@@ -97,7 +97,9 @@ class Chat:
         """
         if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
             kind = type(tokenizer)
-            raise TypeError(f"chats require a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
+            raise TypeError(
+                f"chats require a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}"
+            )
         if template is None and not getattr(tokenizer, "chat_template", None):
             raise ValueError("the tokenizer has no chat template: set template=")
         if turns not in ("all", "last"):
@@ -105,7 +107,9 @@ class Chat:
         if isinstance(roles, str) or not roles:
             raise ValueError(f"roles is {roles!r}: want the roles whose turns have a loss, such as ('assistant',)")
         if as_tokens and end_loss is not None:
-            raise ValueError("end_loss requires parts: with as_tokens, the end-of-document token has the loss of the last token")
+            raise ValueError(
+                "end_loss requires parts: with as_tokens, the end-of-document token has the loss of the last token"
+            )
         self.tokenizer = tokenizer
         self._exact = _with_exact_offsets(tokenizer)
         self.template = template
@@ -119,13 +123,22 @@ class Chat:
         added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
         self._added = tuple(token.content for token in added)
         self._before = next(
-            ((t.content, i) for i, t in tokenizer.added_tokens_decoder.items() if t.special and not (t.lstrip or t.rstrip or t.single_word)), None
+            (
+                (t.content, i)
+                for i, t in tokenizer.added_tokens_decoder.items()
+                if t.special and not (t.lstrip or t.rstrip or t.single_word)
+            ),
+            None,
         )  # prefix for encoding parts that do not begin a text
         written_by = template or tokenizer.chat_template
         named = written_by if isinstance(written_by, str) else "".join(written_by.values())
         special = [token.content for token in added if token.special]
         self._refused = _any_of(special) if refuse_special else None
-        self._refused_of_others = _any_of([*special, *(token.content for token in added if token.content in named)]) if refuse_special else None
+        self._refused_of_others = (
+            _any_of([*special, *(token.content for token in added if token.content in named)])
+            if refuse_special
+            else None
+        )
 
     @staticmethod
     def of(value: object) -> Chat:
@@ -141,7 +154,9 @@ class Chat:
         """The tokenizer's fingerprint, which a run must have."""
         return str(fingerprint_of(self.tokenizer))
 
-    def __call__(self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def __call__(
+        self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         """Returns the document of a chat.
 
         Args:
@@ -188,7 +203,9 @@ class Chat:
         if arguments is not None and not isinstance(arguments, Mapping):
             raise InvalidDocumentError(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
         if wrong := self._reserved & (arguments or {}).keys():
-            raise InvalidDocumentError(f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template")
+            raise InvalidDocumentError(
+                f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template"
+            )
         return [dict(message) for message in messages]
 
     def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:
@@ -201,8 +218,11 @@ class Chat:
         else:
             spans = written(
                 lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
-                messages, self._roles, self._added, self._turns == "last",
-            )  # fmt: skip
+                messages,
+                self._roles,
+                self._added,
+                self._turns == "last",
+            )
         out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = out["offset_mapping"]
         begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T

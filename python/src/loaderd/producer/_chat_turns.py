@@ -39,7 +39,9 @@ def written(
     spans = []
     for k in turns[-1:] if last else turns:
         if k == 0:
-            raise InvalidDocumentError("the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown")
+            raise InvalidDocumentError(
+                "the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown"
+            )
         before = render(messages[:k], True)
         through = whole if k + 1 == len(messages) else render(messages[: k + 1], False)
         if not through.startswith(before):

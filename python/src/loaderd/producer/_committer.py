@@ -21,7 +21,13 @@ from loaderd.producer._nats_session import BUSY, NatsConnectionError, NatsReques
 INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 10077
 MESSAGE_TOO_LARGE = 10054
 WRONG_LAST, WRONG_LAST_CONSTANT = 10071, 10164
-ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_INFLIGHT = 10174, 10176, 10199, 10201, 10210
+ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_INFLIGHT = (
+    10174,
+    10176,
+    10199,
+    10201,
+    10210,
+)
 DUPLICATE_IN_FLIGHT = 10158
 
 MOST_MESSAGES = 1000
@@ -62,7 +68,14 @@ class Committer:
     of the server's deduplication window.
     """
 
-    def __init__(self, session: Session, subject: str, timeout: float | None, on_wait: Callable[[str], None], on_commit: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        session: Session,
+        subject: str,
+        timeout: float | None,
+        on_wait: Callable[[str], None],
+        on_commit: Callable[[], None],
+    ) -> None:
         self.tally = Tally()
         self._session = session
         self._stream = ""
@@ -242,7 +255,9 @@ class Committer:
     async def _settle(self, error: NatsRequestError, pending: Sequence[Message], count: int) -> None:
         """Decides how an error of the server changes the next attempt."""
         number = error.number
-        if number == BATCH_DUPLICATE or (number == MESSAGE_TOO_LARGE and count > 1):  # single messages identify the cause
+        if number == BATCH_DUPLICATE or (
+            number == MESSAGE_TOO_LARGE and count > 1
+        ):  # single messages identify the cause
             self._single = count
         elif number in (STORE_FAILED, ACCOUNT_FULL, NO_STORAGE, INSUFFICIENT):
             if number == STORE_FAILED and "maximum" not in error.description:

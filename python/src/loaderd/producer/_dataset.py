@@ -89,10 +89,18 @@ class Documents:
             elif self.meta is not None:
                 document["meta"] = {str(c): row[c] for c in ((self.meta,) if isinstance(self.meta, str) else self.meta)}
         except (KeyError, TypeError) as error:
-            there = f"its columns are {', '.join(map(str, row))}" if isinstance(row, Mapping) else f"it is a {type(row).__name__}"
-            raise InvalidDocumentError(f"cannot read row {place:,} ({type(error).__name__}: {error}): {there}") from error
+            there = (
+                f"its columns are {', '.join(map(str, row))}"
+                if isinstance(row, Mapping)
+                else f"it is a {type(row).__name__}"
+            )
+            raise InvalidDocumentError(
+                f"cannot read row {place:,} ({type(error).__name__}: {error}): {there}"
+            ) from error
         if self.encode is not None and not isinstance(document.get("text"), str):
-            raise InvalidDocumentError(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer requires str")
+            raise InvalidDocumentError(
+                f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer requires str"
+            )
         return document
 
 
@@ -116,7 +124,9 @@ def behind(rows: object, count: int) -> Iterable[Any] | None:
         return None
     rest = skip(count)
     if not isinstance(rest, Iterable):
-        raise TypeError(f"{type(rows).__name__}.skip returned {rest!r}: want an iterable of the rows after the first {count:,}")
+        raise TypeError(
+            f"{type(rows).__name__}.skip returned {rest!r}: want an iterable of the rows after the first {count:,}"
+        )
     return rest
 
 
@@ -178,24 +188,39 @@ def documents(
         ValueError: If the arguments contradict each other.
         TypeError: If the tokenizer is not supported.
     """
-    contents = {k: v for k, v in (("text", text), ("ids", ids), ("parts", parts), ("messages", messages)) if v is not None}
+    contents = {
+        k: v for k, v in (("text", text), ("ids", ids), ("parts", parts), ("messages", messages)) if v is not None
+    }
     if len(contents) > 1:
         raise ValueError(f"{' and '.join(contents)}: want one of them")
-    for of, more in (("messages", {"tools": tools, "chat_template_kwargs": chat_template_kwargs}), ("ids", {"loss": loss, "loss_runs": loss_runs})):
+    for of, more in (
+        ("messages", {"tools": tools, "chat_template_kwargs": chat_template_kwargs}),
+        ("ids", {"loss": loss, "loss_runs": loss_runs}),
+    ):
         if wrong := [] if of in contents else [k for k, v in more.items() if v is not None]:
             raise ValueError(f"{wrong[0]} requires {of}")
     columns = contents or {"text": "text"}
     others = (
-        ("tools", tools), ("chat_template_kwargs", chat_template_kwargs), ("loss", loss), ("loss_runs", loss_runs), ("weight", weight),
-        ("id", id), ("path", path), ("domain", domain),
-    )  # fmt: skip
+        ("tools", tools),
+        ("chat_template_kwargs", chat_template_kwargs),
+        ("loss", loss),
+        ("loss_runs", loss_runs),
+        ("weight", weight),
+        ("id", id),
+        ("path", path),
+        ("domain", domain),
+    )
     columns |= {k: v for k, v in others if v is not None}
     if batch_size < 1:
         raise ValueError(f"batch_size is {batch_size}, want at least 1")
     if encode is not None and (tokenizer is None or "text" not in columns):
-        raise ValueError(f"encode makes ids of text: it requires tokenizer= (its fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}")
+        raise ValueError(
+            f"encode makes ids of text: it requires tokenizer= (its fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}"
+        )
     if tokenizer is not None and (parts is not None or messages is not None):
-        raise ValueError(f"tokenizer makes tokens from text: omit it with {'parts' if messages is None else 'messages, which require chat='}")
+        raise ValueError(
+            f"tokenizer makes tokens from text: omit it with {'parts' if messages is None else 'messages, which require chat='}"
+        )
     if encode is None and ids is None and tokenizer is not None:
         encode = encoder_of(tokenizer)
     kept = meta if meta is None or isinstance(meta, str) or callable(meta) else tuple(meta)
@@ -219,9 +244,18 @@ def encoder_of(tokenizer: Any) -> Encode:
         return lambda texts: (e.ids for e in many(texts, add_special_tokens=False))
     if callable(tokenizer) and hasattr(tokenizer, "convert_ids_to_tokens"):  # transformers
         return lambda texts: tokenizer(
-            texts, add_special_tokens=False, padding=False, truncation=False, return_attention_mask=False, return_token_type_ids=False,
+            texts,
+            add_special_tokens=False,
+            padding=False,
+            truncation=False,
+            return_attention_mask=False,
+            return_token_type_ids=False,
             verbose=False,
-        )["input_ids"]  # fmt: skip
+        )["input_ids"]
     if isinstance(tokenizer, str):
-        raise TypeError("tokenizer is a fingerprint: it requires encode=, the function that makes the tokens, or ids=, the column that has them")
-    raise TypeError(f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or encode=")
+        raise TypeError(
+            "tokenizer is a fingerprint: it requires encode=, the function that makes the tokens, or ids=, the column that has them"
+        )
+    raise TypeError(
+        f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or encode="
+    )

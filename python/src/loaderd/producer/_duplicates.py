@@ -53,7 +53,10 @@ def describe_duplicates(repeats: int, stored: int, first: Duplicate) -> tuple[in
     if first.own and stored:
         return logging.INFO, f"{which} were already in the stream: publishing resumed where it had stopped"
     if first.own:
-        return logging.WARNING, f"{which} were already in the stream: this input was published before and has no new documents"
+        return (
+            logging.WARNING,
+            f"{which} were already in the stream: this input was published before and has no new documents",
+        )
     if first.within:
         why, advice = "their ids occur more than once in this input", "give each document a unique id, or none"
     else:
@@ -61,7 +64,10 @@ def describe_duplicates(repeats: int, stored: int, first: Duplicate) -> tuple[in
         why = f"the stream has documents of these ids, published before{f' as input {name!r}' if name else ''}"
         advice = "if they are different documents, or to train on them again, give them new ids, or none"
     at = f", in the stream as document {first.sequence:,}" if first.sequence else ""
-    return logging.WARNING, f"{which} were not stored: {why}; the first is {first.message.label}{at}. {advice.capitalize()}"
+    return (
+        logging.WARNING,
+        f"{which} were not stored: {why}; the first is {first.message.label}{at}. {advice.capitalize()}",
+    )
 
 
 def _input(headers: Mapping[str, str] | None) -> str:

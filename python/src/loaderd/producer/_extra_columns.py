@@ -39,7 +39,9 @@ def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, s
         raise ValueError(f"{what}={types!r}: want a dict of types by name, as in the run's documents.{what}")
     for name, kind in types.items():
         if kind not in known or name in _OWN:
-            raise ValueError(f"{what}: {name!r} is {kind!r}: want one of {', '.join(known)}, and a name other than {', '.join(sorted(_OWN))}")
+            raise ValueError(
+                f"{what}: {name!r} is {kind!r}: want one of {', '.join(known)}, and a name other than {', '.join(sorted(_OWN))}"
+            )
     return dict(types)
 
 
@@ -52,8 +54,12 @@ def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str
     if not isinstance(given, Mapping):
         raise InvalidDocumentError(f"columns is a {type(given).__name__}, want a dict of values by name")
     if unknown := given.keys() - types.keys():
-        raise InvalidDocumentError(f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}")
-    return {name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None}
+        raise InvalidDocumentError(
+            f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}"
+        )
+    return {
+        name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None
+    }
 
 
 def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
@@ -62,14 +68,28 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise InvalidDocumentError(f"column {name}: {error}") from None
     if array.ndim != 1 or len(array) != tokens:
-        raise InvalidDocumentError(f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens")
+        raise InvalidDocumentError(
+            f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens"
+        )
     wanted = np.dtype(kind)
     if array.dtype.kind not in {"f": "fiu", "i": "iu", "b": "b"}[wanted.kind] and array.size:
         raise InvalidDocumentError(f"column {name} has type {array.dtype}, want {kind}")
-    if wanted.kind == "i" and array.size and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max:
-        raise InvalidDocumentError(f"column {name} has values from {array.min()} to {array.max()}, outside the range of {kind}")
-    if wanted.kind == "f" and array.size and (np.isfinite(array) & (np.abs(array, dtype=float) > np.finfo(wanted).max)).any():
-        raise InvalidDocumentError(f"column {name} has finite values of up to {np.abs(array).max()}, outside the range of {kind}")
+    if (
+        wanted.kind == "i"
+        and array.size
+        and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max
+    ):
+        raise InvalidDocumentError(
+            f"column {name} has values from {array.min()} to {array.max()}, outside the range of {kind}"
+        )
+    if (
+        wanted.kind == "f"
+        and array.size
+        and (np.isfinite(array) & (np.abs(array, dtype=float) > np.finfo(wanted).max)).any()
+    ):
+        raise InvalidDocumentError(
+            f"column {name} has finite values of up to {np.abs(array).max()}, outside the range of {kind}"
+        )
     return array.astype(wanted)
 
 
@@ -82,7 +102,9 @@ def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
     for name, value in values.items():
         if name not in types:
-            raise InvalidDocumentError(f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather")
+            raise InvalidDocumentError(
+                f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather"
+            )
         if isinstance(value, bool) or not isinstance(value, VALUE_TYPES[types[name]]):
             raise InvalidDocumentError(f"meta {name!r} is {value!r}, want {types[name]}")
         if isinstance(value, int) and types[name] == "int64" and not -(2**63) <= value < 2**63:
@@ -100,7 +122,9 @@ def _check_text(name: str, text: str) -> None:
     except UnicodeEncodeError:
         raise InvalidDocumentError(f"meta {name!r} is {text!r}, which is not valid Unicode text") from None
     if size > TEXT_MOST:
-        raise InvalidDocumentError(f"meta {name!r} has {size:,} bytes, more than the limit of {TEXT_MOST:,} for a value")
+        raise InvalidDocumentError(
+            f"meta {name!r} has {size:,} bytes, more than the limit of {TEXT_MOST:,} for a value"
+        )
 
 
 def _number(name: str, value: Any) -> float:

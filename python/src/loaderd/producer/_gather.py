@@ -81,7 +81,9 @@ def check(encoder: Encoder, document: Message) -> None:
             raise InvalidDocumentError(f"document {document.position:,}: {error}") from None
     for key in ("path", "domain"):
         if f"Loaderd-{key.title()}" in document.headers:
-            raise InvalidDocumentError(f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather")
+            raise InvalidDocumentError(
+                f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather"
+            )
 
 
 def cost(document: Message) -> int:

@@ -26,7 +26,9 @@ class InputPosition:
     """Whether that message holds several documents, or may."""
 
 
-async def find_input_position(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[InputPosition, int]:
+async def find_input_position(
+    session: Session, stream: str, subject: str, name: str, first: int
+) -> tuple[InputPosition, int]:
     """Returns the position of an input in its subject, and the sequence up to which the subject was read.
 
     A server of a cluster may not have later messages yet. It takes one request when the input is the last one that was
@@ -66,4 +68,6 @@ def _input_position(headers: Mapping[str, str], name: str) -> InputPosition | No
     if input_name != name or not position.isdecimal():
         return None
     gathered = headers.get(PLACES, "").isdecimal()
-    return InputPosition(int(position) + 1, headers.get(MESSAGE_ID, ""), int(headers[PLACES]) if gathered else 1, gathered)
+    return InputPosition(
+        int(position) + 1, headers.get(MESSAGE_ID, ""), int(headers[PLACES]) if gathered else 1, gathered
+    )

@@ -35,14 +35,18 @@ def parts_of(value: object) -> list[Part]:
         InvalidDocumentError: If a part is invalid; the error names it.
     """
     if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(value, Iterable):
-        raise InvalidDocumentError(f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)")
+        raise InvalidDocumentError(
+            f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)"
+        )
     return [_part(part, place) for place, part in enumerate(value)]
 
 
 def _part(part: object, place: int) -> Part:
     if isinstance(part, Mapping):
         if unknown := part.keys() - {"text", "loss"}:
-            raise InvalidDocumentError(f"part {place} has unknown keys {sorted(map(str, unknown))}: a part has text and loss")
+            raise InvalidDocumentError(
+                f"part {place} has unknown keys {sorted(map(str, unknown))}: a part has text and loss"
+            )
         text, loss = part.get("text"), part.get("loss", True)
     elif isinstance(part, (tuple, list)) and len(part) == 2:
         text, loss = part
@@ -71,9 +75,13 @@ def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if mask.dtype.kind in "iu" and ((mask == 0) | (mask == 1)).all():
         mask = mask.astype(bool)
     if mask.dtype.kind != "b":
-        raise InvalidDocumentError("loss has values other than True and False (1 and 0): give lengths of runs as loss_runs")
+        raise InvalidDocumentError(
+            "loss has values other than True and False (1 and 0): give lengths of runs as loss_runs"
+        )
     if len(mask) != tokens:
-        raise InvalidDocumentError(f"loss has {len(mask):,} entries, the document has {tokens:,} tokens: want one for each token")
+        raise InvalidDocumentError(
+            f"loss has {len(mask):,} entries, the document has {tokens:,} tokens: want one for each token"
+        )
     return mask
 
 
@@ -87,7 +95,9 @@ def runs_of(value: object, tokens: int) -> list[int]:
     if runs.size and runs.dtype.kind not in "iu":
         raise InvalidDocumentError(f"loss_runs are {runs.dtype}, want integers, the lengths of runs in tokens")
     if runs.size and (int(runs.min()) < 0 or int(runs.max()) > _LONGEST):
-        raise InvalidDocumentError(f"loss_runs from {runs.min()} to {runs.max()}: want lengths in tokens, 0 to {_LONGEST}")
+        raise InvalidDocumentError(
+            f"loss_runs from {runs.min()} to {runs.max()}: want lengths in tokens, 0 to {_LONGEST}"
+        )
     lengths = [int(n) for n in runs]
     if sum(lengths) != tokens:
         raise InvalidDocumentError(f"loss_runs add up to {sum(lengths):,}, the document has {tokens:,} tokens")

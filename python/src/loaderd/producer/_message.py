@@ -90,7 +90,9 @@ class Message:
         if PLACES in self.headers:
             return f"{self.id!r} (documents {self.first:,} to {self.position:,})"
         path = self.headers.get("Loaderd-Path")
-        return f"{self.id!r} ({path}, document {self.position:,})" if path else f"{self.id!r} (document {self.position:,})"
+        return (
+            f"{self.id!r} ({path}, document {self.position:,})" if path else f"{self.id!r} (document {self.position:,})"
+        )
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,8 @@ class Encoder:
         except InvalidDocumentError as error:
             named = document.get("id") if isinstance(document, Mapping) else None
             raise InvalidDocumentError(
-                f"document {position:,}{'' if named is None else f' ({named!r})'}: {error}", facts={"position": str(position)}
+                f"document {position:,}{'' if named is None else f' ({named!r})'}: {error}",
+                facts={"position": str(position)},
             ) from error.__cause__
         made = MESSAGE_ID not in headers
         if made:
@@ -182,7 +185,9 @@ class Encoder:
         size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
         return Message(payload, headers, position, size, made, columns, documents, places)
 
-    def _id(self, position: int, payload: bytes, headers: Mapping[str, str], columns: Mapping[str, NDArray[Any]] | None) -> str:
+    def _id(
+        self, position: int, payload: bytes, headers: Mapping[str, str], columns: Mapping[str, NDArray[Any]] | None
+    ) -> str:
         digest = self._seed.copy()
         digest.update(b"%d\0" % position)
         digest.update(payload)
@@ -214,10 +219,14 @@ class Encoder:
             )
         contents = [key for key in _CONTENTS if key in given]
         if len(contents) != 1:
-            raise InvalidDocumentError(f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages")
+            raise InvalidDocumentError(
+                f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages"
+            )
         for of, keys in (("messages", _OF_MESSAGES), ("ids", _OF_IDS)):
             if wrong := [] if of in given else [key for key in keys if key in given]:
-                raise InvalidDocumentError(f"{wrong[0]} requires {of}{'; for a text, give parts' if wrong[0].startswith('loss') else ''}")
+                raise InvalidDocumentError(
+                    f"{wrong[0]} requires {of}{'; for a text, give parts' if wrong[0].startswith('loss') else ''}"
+                )
         headers: dict[str, str] = {}
         for key, header in (("id", MESSAGE_ID), ("path", "Loaderd-Path"), ("domain", "Loaderd-Domain")):
             if key in given:
@@ -231,7 +240,9 @@ class Encoder:
         fingerprint = None
         if "messages" in given:
             if self.chat is None:
-                raise InvalidDocumentError("messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
+                raise InvalidDocumentError(
+                    "messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)"
+                )
             given = self.chat(given["messages"], given.get("tools"), given.get("chat_template_kwargs"))
             fingerprint = self.chat.fingerprint if "ids" in given else None
         if "ids" in given:
@@ -304,8 +315,14 @@ def token_ids(document: Any) -> NDArray[np.int32]:
     Raises:
         InvalidDocumentError: If they are not a flat sequence of integers from 0 to 2^31-1.
     """
-    if not hasattr(document, "__array__") and not isinstance(document, (list, tuple)) and not hasattr(document, "__array_interface__"):
-        raise InvalidDocumentError(f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids")
+    if (
+        not hasattr(document, "__array__")
+        and not isinstance(document, (list, tuple))
+        and not hasattr(document, "__array_interface__")
+    ):
+        raise InvalidDocumentError(
+            f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids"
+        )
     try:
         ids = np.asarray(document)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -359,7 +376,9 @@ def plain(what: str, value: object) -> str:
     if not text and what == "id":
         raise InvalidDocumentError("id is empty")
     if text != text.strip() or not _CONTROLS.isdisjoint(map(ord, text)):
-        raise InvalidDocumentError(f"{what} {text!r} has control characters, or leading or trailing spaces, which a header cannot contain")
+        raise InvalidDocumentError(
+            f"{what} {text!r} has control characters, or leading or trailing spaces, which a header cannot contain"
+        )
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -78,7 +78,9 @@ class Access:
         for server in self.servers:
             parts = urlsplit(server)
             if parts.scheme in ("grpc", "grpc+tls", "grpc+tcp"):
-                raise ValueError(f"{self.shown} is an address of Flight: publish documents to NATS, by default nats://127.0.0.1:4222")
+                raise ValueError(
+                    f"{self.shown} is an address of Flight: publish documents to NATS, by default nats://127.0.0.1:4222"
+                )
             if parts.scheme not in ("nats", "tls", "ws", "wss") or not parts.hostname:
                 raise ValueError(f"{self.shown} is not an address of NATS: want nats://host:port or tls://host:port")
 
@@ -99,14 +101,18 @@ class Access:
         """
         token = self._token()
         return {
-            "servers": [f"{s.partition('://')[0]}://{s.rpartition('@')[2]}" if token and "@" in s else s for s in self.servers],
+            "servers": [
+                f"{s.partition('://')[0]}://{s.rpartition('@')[2]}" if token and "@" in s else s for s in self.servers
+            ],
             "user_credentials": None if self.credentials is None else os.fspath(self.credentials),
             "nkeys_seed": None if self.nkey is None else os.fspath(self.nkey),
-            "user": self.user, "password": self.password, "token": self.token,
+            "user": self.user,
+            "password": self.password,
+            "token": self.token,
             "tls": context(self.tls) if isinstance(self.tls, TLS) else self.tls,
             "tls_hostname": self.tls.server_name if isinstance(self.tls, TLS) else None,
             **(signed(*token) if token else {}),
-        }  # fmt: skip
+        }
 
     def _token(self) -> tuple[str, str] | None:
         """Returns user and token for the server inside a daemon, from the arguments or the URL."""
@@ -183,7 +189,9 @@ class Session:
     @property
     def connected(self) -> bool:
         """Whether the connection is open."""
-        return self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
+        return (
+            self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
+        )
 
     async def reconnect(self) -> None:
         """Connects, and closes an old connection.
@@ -205,10 +213,19 @@ class Session:
             causes.append(error)
 
         connect = nats.connect(
-            name="loaderd", allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0,
-            connect_timeout=int(ATTEMPT_SECONDS), ping_interval=10, max_outstanding_pings=2, pending_size=0,
-            closed_cb=closed, disconnected_cb=closed, error_cb=failed, **{**self._options, **self.access.login()},
-        )  # fmt: skip
+            name="loaderd",
+            allow_reconnect=False,
+            max_reconnect_attempts=1,
+            reconnect_time_wait=0,
+            connect_timeout=int(ATTEMPT_SECONDS),
+            ping_interval=10,
+            max_outstanding_pings=2,
+            pending_size=0,
+            closed_cb=closed,
+            disconnected_cb=closed,
+            error_cb=failed,
+            **{**self._options, **self.access.login()},
+        )
         try:
             client = await asyncio.wait_for(connect, 4 * ATTEMPT_SECONDS)
         except Exception as error:
@@ -261,7 +278,9 @@ class Session:
         import nats.errors
 
         try:
-            return await self._unless_lost(self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
+            return await self._unless_lost(
+                self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers)
+            )
         except nats.errors.NoRespondersError:
             raise NatsRequestError({"code": 503, "description": "no server responded"}) from None
         except nats.errors.Error as error:
@@ -362,7 +381,9 @@ class Session:
                 if following >= last:
                     return
             elif time.monotonic() - moved > BEHIND_SECONDS:
-                raise NatsConnectionError(f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}")
+                raise NatsConnectionError(
+                    f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}"
+                )
             else:
                 await asyncio.sleep(0.1)
 
@@ -386,9 +407,13 @@ class Session:
 
         async def read() -> None:
             sub = await js.subscribe(
-                subject, stream=stream, ordered_consumer=True,
-                config=ConsumerConfig(deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first, headers_only=True),
-            )  # fmt: skip
+                subject,
+                stream=stream,
+                ordered_consumer=True,
+                config=ConsumerConfig(
+                    deliver_policy=DeliverPolicy.BY_START_SEQUENCE, opt_start_seq=first, headers_only=True
+                ),
+            )
             try:
                 while True:
                     try:

@@ -37,7 +37,9 @@ class Outbox:
         """Accepts a message, or returns a future that is done when room may be available."""
         with self._lock:
             self._check()
-            if self._filling and (len(self._filling) >= MOST_MESSAGES or self._bytes + message.size > self._batch_bytes):
+            if self._filling and (
+                len(self._filling) >= MOST_MESSAGES or self._bytes + message.size > self._batch_bytes
+            ):
                 room: Future[None] = Future()
                 self._room.append(room)
                 return room
@@ -96,7 +98,9 @@ class Outbox:
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise ForkedClientError("cannot use the publisher: it was created before the process was forked; create it in the child process")
+            raise ForkedClientError(
+                "cannot use the publisher: it was created before the process was forked; create it in the child process"
+            )
         if self._error is not None:
             raise self._error
 

@@ -124,22 +124,43 @@ class SendPipeline:
     """
 
     def __init__(
-        self, url: str, options: PublishOptions, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
+        self,
+        url: str,
+        options: PublishOptions,
+        *,
+        source: str,
+        name: str | None,
+        start: int | None,
+        tokenizer: object,
+        own_ids: bool,
     ) -> None:
         if unknown := options.keys() - PublishOptions.__annotations__.keys():
-            raise TypeError(f"unknown options {sorted(unknown)}: want some of {', '.join(PublishOptions.__annotations__)}")
+            raise TypeError(
+                f"unknown options {sorted(unknown)}: want some of {', '.join(PublishOptions.__annotations__)}"
+            )
         require_nats(keys=bool(options.get("credentials") or options.get("nkey")))
         check_source(source)
         access = Access(
-            url, options.get("credentials"), options.get("nkey"), options.get("user"), options.get("password"), options.get("token"),
+            url,
+            options.get("credentials"),
+            options.get("nkey"),
+            options.get("user"),
+            options.get("password"),
+            options.get("token"),
             options.get("tls"),
-        )  # fmt: skip
+        )
         label = name if name is not None else secrets.token_hex(8) if own_ids else ""
         chat = options.get("chat")
         columns = check_types("columns", options.get("columns", {}), TOKEN_TYPES)
         meta = check_types("meta", options.get("meta", {}), tuple(VALUE_TYPES))
         self.encoder = Encoder(
-            source, label, fingerprint_of(tokenizer), place=name is not None, chat=None if chat is None else Chat.of(chat), columns=columns, meta=meta
+            source,
+            label,
+            fingerprint_of(tokenizer),
+            place=name is not None,
+            chat=None if chat is None else Chat.of(chat),
+            columns=columns,
+            meta=meta,
         )
         self.place = InputPosition(start or 0)
         self._lookup = name if start is None else None
@@ -161,7 +182,9 @@ class SendPipeline:
         self._published = Published()
 
         session = Session(access)
-        self._committer = Committer(session, self._subject, options.get("timeout"), options.get("on_wait") or _log_wait, self._committed)
+        self._committer = Committer(
+            session, self._subject, options.get("timeout"), options.get("on_wait") or _log_wait, self._committed
+        )
         self._loop = asyncio.new_event_loop()
         self._work = asyncio.Event()
         self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)
@@ -376,7 +399,13 @@ class SendPipeline:
         tally = self._committer.tally
         with self._lock:
             self._published = now = Published(
-                tally.documents, tally.bytes, tally.duplicates, self._rejected, tally.last_sequence, tally.waited, tally.position
+                tally.documents,
+                tally.bytes,
+                tally.duplicates,
+                self._rejected,
+                tally.last_sequence,
+                tally.waited,
+                tally.position,
             )
         if self._progress is not None:
             self._progress(now)
@@ -396,7 +425,9 @@ class SendPipeline:
                 state, config = info["state"], info["config"]
                 read = int(state["last_seq"])
                 if self._lookup is not None:
-                    self.place, read = await find_input_position(session, stream, self._subject, self._lookup, int(state["first_seq"]))
+                    self.place, read = await find_input_position(
+                        session, stream, self._subject, self._lookup, int(state["first_seq"])
+                    )
                 break
             except StreamNotFoundError:
                 answered = time.monotonic()
@@ -412,7 +443,9 @@ class SendPipeline:
                     if len(session.access.servers) > 1:  # this server may be partitioned from the others
                         await session.close()
                 elif time.monotonic() > answered + self._connect_timeout:
-                    raise UnreachableError(f"cannot find the stream of {self._subject} at {session.access.shown}: {error}") from error
+                    raise UnreachableError(
+                        f"cannot find the stream of {self._subject} at {session.access.shown}: {error}"
+                    ) from error
                 else:
                     await asyncio.sleep(0.1)
         self._committer.resume()

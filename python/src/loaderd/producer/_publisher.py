@@ -65,7 +65,9 @@ class Publisher:
             StreamNotFoundError: If no stream accepts the documents.
             NotPermittedError: If the server rejects the credentials.
         """
-        self._pipeline = SendPipeline(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
+        self._pipeline = SendPipeline(
+            url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True
+        )
         self._pipeline.open()
         self._turn = threading.Lock()
 
@@ -126,7 +128,9 @@ class Publisher:
     def __enter__(self) -> Publisher:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Waits until all is stored. After an interrupt it waits a few seconds at most."""
         try:
             if error is None:
@@ -239,7 +243,9 @@ async def apublish(
         tokenizer: As in `publish`.
         **options: As in PublishOptions.
     """
-    making = asyncio.create_task(asyncio.to_thread(_create_pipeline, documents, url, options, source, name, start, tokenizer))
+    making = asyncio.create_task(
+        asyncio.to_thread(_create_pipeline, documents, url, options, source, name, start, tokenizer)
+    )
     opened = False
     try:
         await asyncio.shield(making)
@@ -262,12 +268,22 @@ async def apublish(
 
 
 def _create_pipeline(
-    documents: object, url: str, options: PublishOptions, source: str, name: str | None, start: int | None, tokenizer: object
+    documents: object,
+    url: str,
+    options: PublishOptions,
+    source: str,
+    name: str | None,
+    start: int | None,
+    tokenizer: object,
 ) -> SendPipeline:
     if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
-        raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]")
+        raise TypeError(
+            f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]"
+        )
     if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
-        raise TypeError(f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))")
+        raise TypeError(
+            f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))"
+        )
     if isinstance(documents, Documents):
         tokenizer = documents.tokenizer if tokenizer is None else tokenizer
         if options.get("chat") is None and documents.chat is not None:
@@ -295,7 +311,9 @@ def _messages(documents: Iterator[Document | InvalidDocumentError], pipeline: Se
         yield message
 
 
-async def _amessages(documents: AsyncIterator[Document | InvalidDocumentError], pipeline: SendPipeline) -> AsyncIterator[Message]:
+async def _amessages(
+    documents: AsyncIterator[Document | InvalidDocumentError], pipeline: SendPipeline
+) -> AsyncIterator[Message]:
     async for document in documents:
         if (message := pipeline.message(document)) is not None:
             yield message

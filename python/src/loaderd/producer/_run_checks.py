@@ -64,7 +64,12 @@ class RunChecks:
         runs = await self._intakes(before, sealed, tally.last_sequence)
         for run in runs:
             if line := run.line():
-                log.log(logging.WARNING if UNDECODABLE in run.skipped else logging.INFO, "publishing to stream %s: %s", self._stream, line)
+                log.log(
+                    logging.WARNING if UNDECODABLE in run.skipped else logging.INFO,
+                    "publishing to stream %s: %s",
+                    self._stream,
+                    line,
+                )
         return runs
 
     async def _intakes(self, before: StreamReaders, now: StreamReaders, last: int) -> tuple[RunIntake, ...]:
@@ -79,7 +84,11 @@ class RunChecks:
             if read > progress:
                 progress, moved = read, time.monotonic()
             if not waits or time.monotonic() > min(moved + QUIET_SECONDS, began + self._report):
-                return tuple(now.intakes[run].since(before.intakes.get(run), run, last) for run in sorted(now.reads) if run in now.intakes)
+                return tuple(
+                    now.intakes[run].since(before.intakes.get(run), run, last)
+                    for run in sorted(now.reads)
+                    if run in now.intakes
+                )
             await asyncio.sleep(POLL_SECONDS)
             later = await find_stream_readers(self._session, self._stream)
             now = now if later is None else later.behind(last)

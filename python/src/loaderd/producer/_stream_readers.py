@@ -69,9 +69,13 @@ class Intake:
 
     def since(self, before: Intake | None, run: str, last: int) -> RunIntake:
         """Returns what was read since an earlier report, or since the start of another run of this name."""
-        documents, skipped = (before.documents, before.skipped) if before and before.documents <= self.documents else (0, {})
+        documents, skipped = (
+            (before.documents, before.skipped) if before and before.documents <= self.documents else (0, {})
+        )
         counts = {reason: n - skipped.get(reason, 0) for reason, n in self.skipped.items()}
-        return RunIntake(run, self.documents - documents, {r: n for r, n in counts.items() if n > 0}, max(0, last - self.read))
+        return RunIntake(
+            run, self.documents - documents, {r: n for r, n in counts.items() if n > 0}, max(0, last - self.read)
+        )
 
 
 @dataclass(frozen=True)
@@ -104,7 +108,9 @@ class StreamReaders:
         runs = [run for run in self.reads if run in self.intakes and not self.intakes[run].accepts(fingerprint)]
         if not runs:
             return "", False
-        text = f"the documents are token ids of the tokenizer {fingerprint}" if fingerprint else "the documents are texts"
+        text = (
+            f"the documents are token ids of the tokenizer {fingerprint}" if fingerprint else "the documents are texts"
+        )
         for run in runs:
             intake = self.intakes[run]
             if fingerprint:
@@ -116,7 +122,9 @@ class StreamReaders:
     def reads_on(self, last: int) -> tuple[bool, int]:
         """Reports whether a run still reads towards a document, and the sum of the runs' read sequences."""
         known = [self.intakes[run] for run in self.reads if run in self.intakes]
-        return len(known) < len(self.reads) or any(i.read < last and not i.full for i in known), sum(i.read for i in known)
+        return len(known) < len(self.reads) or any(i.read < last and not i.full for i in known), sum(
+            i.read for i in known
+        )
 
     def warning(self) -> str:
         """Returns which runs do not read new documents, and what to do; empty if all read them."""

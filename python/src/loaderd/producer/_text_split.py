@@ -39,7 +39,9 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
     ways: dict[int, list[int]] = {0: [0]}  # cut position to the cuts that lead to it
     for first, end in zip(bounds, bounds[1:]):
         # White space between two tokens belongs to one of them, usually to the second.
-        places: Iterable[int] = [len(whole.text)] if end == n else dict.fromkeys((whole.offsets[end - 1][1], whole.offsets[end][0]))
+        places: Iterable[int] = (
+            [len(whole.text)] if end == n else dict.fromkeys((whole.offsets[end - 1][1], whole.offsets[end][0]))
+        )
         ids = list(whole.ids[first:end])
         longer: dict[int, list[int]] = {}
         for begin, cuts in ways.items():

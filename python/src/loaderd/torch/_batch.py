@@ -15,9 +15,15 @@ from loaderd._step import Step
 from loaderd.torch._buffers import KINDS, Buffers
 
 FIELDS = (
-    "input_ids", "labels", "position_ids", "segment_ids", "cu_seqlens", "max_seqlen", "num_loss_tokens",
+    "input_ids",
+    "labels",
+    "position_ids",
+    "segment_ids",
+    "cu_seqlens",
+    "max_seqlen",
+    "num_loss_tokens",
     "num_loss_tokens_global",
-)  # fmt: skip
+)
 """All fields of a batch, in order; runs with several sources also have OF_SOURCES."""
 
 SOURCE_FIELDS = ("sources", "num_sources")
@@ -59,7 +65,14 @@ class BatchFormat:
         return any(f in self.fields for f in _OF_MASKS)
 
     @classmethod
-    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> BatchFormat:
+    def checked(
+        cls,
+        fields: Sequence[str] | None,
+        dtype: torch.dtype,
+        labels: str,
+        capacity: int | str | None,
+        columns: Sequence[str] = (),
+    ) -> BatchFormat:
         """Returns the format for a caller's arguments.
 
         Raises:
@@ -105,7 +118,9 @@ def segments_of(step: Step) -> Segments:
     """
     total = step.rows * step.bucket
     if total > np.iinfo(np.int32).max:
-        raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 can count: use more ranks")
+        raise ValueError(
+            f"step {step.index} has {total} tokens for one rank, more than int32 can count: use more ranks"
+        )
     bounds, numbers, first = [], [], 0
     for part in step.parts:
         offsets = part.offsets - part.offsets[0]
@@ -192,7 +207,9 @@ def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
         at += len(ids)
 
 
-def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, mask: npt.NDArray[np.bool_] | None, *, shifted: bool) -> None:
+def _fill_labels(
+    flat: npt.NDArray[Any], step: Step, segments: Segments, mask: npt.NDArray[np.bool_] | None, *, shifted: bool
+) -> None:
     """Fills labels.
 
     In both forms one token of every segment has no loss, because the first token has no predecessor to be predicted

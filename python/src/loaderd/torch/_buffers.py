@@ -11,9 +11,14 @@ import numpy.typing as npt
 import torch
 
 _NUMPY: dict[torch.dtype, np.dtype[Any]] = {
-    torch.int64: np.dtype(np.int64), torch.int32: np.dtype(np.int32), torch.int16: np.dtype(np.int16), torch.int8: np.dtype(np.int8),
-    torch.float32: np.dtype(np.float32), torch.float16: np.dtype(np.float16), torch.bool: np.dtype(np.bool_),
-}  # fmt: skip
+    torch.int64: np.dtype(np.int64),
+    torch.int32: np.dtype(np.int32),
+    torch.int16: np.dtype(np.int16),
+    torch.int8: np.dtype(np.int8),
+    torch.float32: np.dtype(np.float32),
+    torch.float16: np.dtype(np.float16),
+    torch.bool: np.dtype(np.bool_),
+}
 KINDS = {numpy: torch for torch, numpy in _NUMPY.items()}
 """The supported numpy types, with their torch types."""
 

@@ -37,7 +37,14 @@ class BatchCounts:
             step: The step.
         """
         sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
-        return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
+        return cls(
+            1,
+            step.tokens,
+            step.rows * step.bucket - step.tokens,
+            0.0,
+            MappingProxyType(sources),
+            MappingProxyType({step.bucket: 1}),
+        )
 
     def __add__(self, other: BatchCounts) -> BatchCounts:
         both = BatchCounter()
@@ -67,4 +74,11 @@ class BatchCounter:
 
     def counts(self) -> BatchCounts:
         """Returns the sums so far."""
-        return BatchCounts(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))
+        return BatchCounts(
+            self.steps,
+            self.tokens,
+            self.padding,
+            self.waited,
+            MappingProxyType(dict(self.sources)),
+            MappingProxyType(dict(self.buckets)),
+        )

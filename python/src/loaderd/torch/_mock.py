@@ -11,7 +11,9 @@ from loaderd._step import Part, Sources, Step
 from loaderd._wire import RunInfo
 
 
-def mock_step(info: RunInfo, bucket: int, rows: int, world_size: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
+def mock_step(
+    info: RunInfo, bucket: int, rows: int, world_size: int, columns: Sequence[str] = (), sources: bool = False
+) -> Step:
     """Returns a step whose rows are one segment of `bucket` tokens each.
 
     Args:
@@ -27,8 +29,17 @@ def mock_step(info: RunInfo, bucket: int, rows: int, world_size: int, columns: S
     each = np.arange(rows + 1, dtype=np.int32)
     whole = np.full(rows, bucket, np.int32)
     number = np.zeros(rows, np.uint16) if sources else None
-    pieces = Sources(each, each[1:].astype(np.uint64), np.zeros(rows, np.int32), whole, number, np.ones(rows, np.float32))
-    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32), pieces, None, *mock_columns(info.configuration, columns, rows, bucket))
+    pieces = Sources(
+        each, each[1:].astype(np.uint64), np.zeros(rows, np.int32), whole, number, np.ones(rows, np.float32)
+    )
+    part = Part(
+        ids.astype(np.int32).reshape(rows, bucket),
+        ends,
+        np.arange(0, 2 * rows + 1, 2, dtype=np.int32),
+        pieces,
+        None,
+        *mock_columns(info.configuration, columns, rows, bucket),
+    )
     return Step(
         run=info.name,
         index=0,

@@ -33,9 +33,17 @@ class RunClient:
         if self._client is None:
             o = self._options
             self._client = Client(
-                o.url, run=o.run, job=o.job, token=o.token, tls=o.tls, timeout=o.timeout, connect_timeout=o.connect_timeout,
-                sources=self._format.sources, weights=self._format.weights, columns=self._format.columns,
-            )  # fmt: skip
+                o.url,
+                run=o.run,
+                job=o.job,
+                token=o.token,
+                tls=o.tls,
+                timeout=o.timeout,
+                connect_timeout=o.connect_timeout,
+                sources=self._format.sources,
+                weights=self._format.weights,
+                columns=self._format.columns,
+            )
         return self._client
 
     @property
@@ -61,7 +69,9 @@ class RunClient:
             raise ValueError(f"run {info.name} has no bucket {bucket}: want one of {list(info.buckets)}")
         total = info.rows[bucket]
         if total % world_size:
-            raise WorldMismatchError(f"cannot divide the {total} rows of a step of bucket {bucket} among {world_size} ranks")
+            raise WorldMismatchError(
+                f"cannot divide the {total} rows of a step of bucket {bucket} among {world_size} ranks"
+            )
         return total // world_size
 
     def measure(self, timeout: float | None) -> int:

@@ -68,7 +68,9 @@ class LoaderState:
         if step is not None:
             return step
         if self.saved_step is None:
-            raise ValueError("cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step")
+            raise ValueError(
+                "cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step"
+            )
         return self.saved_step
 
 

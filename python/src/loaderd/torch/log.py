@@ -75,7 +75,9 @@ class Log:
         now, at = self._loader.counts, time.monotonic()
         if self._write is None or now.steps == self._line.steps:
             return
-        self._write({self._prefix + name: value for name, value in self._figures(now, at - self._at).items()}, self._loader.step)
+        self._write(
+            {self._prefix + name: value for name, value in self._figures(now, at - self._at).items()}, self._loader.step
+        )
         self._line, self._at = now, at
 
     def _figures(self, now: BatchCounts, seconds: float) -> dict[str, float]:
@@ -92,7 +94,10 @@ class Log:
             out[f"tokens/{name}"] = float(n - self._start.sources.get(name, 0))
             out[f"share/{name}"] = (now.sources.get(name, 0) - line.sources.get(name, 0)) / max(tokens, 1)
         if len(total.buckets) > 1:
-            out |= {f"steps/{bucket}": float(n - self._start.buckets.get(bucket, 0)) for bucket, n in sorted(total.buckets.items())}
+            out |= {
+                f"steps/{bucket}": float(n - self._start.buckets.get(bucket, 0))
+                for bucket, n in sorted(total.buckets.items())
+            }
         return out
 
     def state_dict(self) -> dict[str, Any]:
@@ -148,4 +153,6 @@ def writer(logger: object) -> Write:
         return lambda metrics, step: log(metrics, step=step)
     if callable(logger):
         return logger
-    raise TypeError(f"{type(logger).__name__} is not a logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)")
+    raise TypeError(
+        f"{type(logger).__name__} is not a logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)"
+    )

@@ -35,7 +35,9 @@ def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None 
     if losses.numel() == rows * (length - 1) and losses.numel() != rows * length:
         labels, sources = labels[:, 1:], sources[:, 1:]
     elif losses.numel() != rows * length:
-        raise ValueError(f"{losses.numel()} losses for {rows} rows of {length} tokens: want one per token, or per token except the first of each row")
+        raise ValueError(
+            f"{losses.numel()} losses for {rows} rows of {length} tokens: want one per token, or per token except the first of each row"
+        )
     n = batch["num_sources"] if count is None else count
     used = ((labels != IGNORED) & (sources >= 0) & (sources < n)).reshape(-1)
     into = torch.where(used, sources.reshape(-1).long(), n)  # values that do not count go to bin n, which is cut off

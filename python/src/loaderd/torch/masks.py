@@ -196,12 +196,16 @@ def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[
     ids, positions = batch["input_ids"], batch["position_ids"]
     changed = (positions == 0).cumsum(1) % 2 == 1
     if changed.all():
-        raise ValueError("check_isolation: no row of the batch has two segments: use another batch of a run with attention: document")
+        raise ValueError(
+            "check_isolation: no row of the batch has two segments: use another batch of a run with attention: document"
+        )
     others = torch.where(changed, ids.min() + ids.max() - ids, ids)
     moved = (forward({**batch, "input_ids": others}).float() - forward({**batch}).float()).abs().flatten(2).amax(-1)
     leak, own = moved[~changed].max().item(), moved[changed].mean().item()
     if own == 0:
-        raise ValueError("check_isolation: the output does not depend on input_ids: make forward compute it from the batch that it receives")
+        raise ValueError(
+            "check_isolation: the output does not depend on input_ids: make forward compute it from the batch that it receives"
+        )
     if not leak <= _LEAK * own:
         raise ValueError(
             f"check_isolation: the output of a token depends on another segment of its row: it changes by {leak:.3g}, that of a changed segment by {own:.3g}. "
