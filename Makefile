@@ -55,9 +55,15 @@ lint-go: ## gofmt, and golangci-lint with the checks of .golangci.yml
 
 GOLANGCI = $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
 
+# All folders with Python in them.
+PYTHON_FOLDERS = bench/python examples python tokenizer/internal/gen tools
+
 .PHONY: lint-python
-lint-python: venv ## mypy, strict
-	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
+lint-python: venv ## ruff, and mypy, strict
+	@venv=$(VENV) && \
+	"$$venv" -m ruff check --no-cache --config python/pyproject.toml $(PYTHON_FOLDERS) && \
+	"$$venv" -m ruff format --no-cache --check --config python/pyproject.toml $(PYTHON_FOLDERS) && \
+	cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: lint-prose
 lint-prose: ## phrases of the deny-list in comments and pages, against tools/vale/limits.json

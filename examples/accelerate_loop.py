@@ -12,9 +12,9 @@ from pathlib import Path
 
 import torch
 from accelerate import Accelerator
-from train import GPT, loss_of
 
 from loaderd.torch import StepLoader
+from train import GPT, loss_of
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 flags.add_argument("--url", default="grpc://127.0.0.1:8815")

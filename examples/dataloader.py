@@ -25,12 +25,12 @@ def show(name: str, step: int, batch: dict[str, torch.Tensor]) -> None:
 
 
 with StepLoader(args.url) as loader:
-    for step, batch in zip(range(args.steps), DataLoader(loader, batch_size=None, num_workers=0)):
+    for step, batch in zip(range(args.steps), DataLoader(loader, batch_size=None, num_workers=0), strict=False):
         show("DataLoader", step, batch)
 
 with StepLoader(args.url) as loader:
     batches = StatefulDataLoader(loader, batch_size=None, num_workers=0)
-    for step, batch in zip(range(args.steps), batches):
+    for step, batch in zip(range(args.steps), batches, strict=False):
         show("StatefulDataLoader", step, batch)
         if step == args.steps * 2 // 3:
             torch.save(batches.state_dict(), args.state)

@@ -19,7 +19,7 @@ from loaderd.torch import StepLoader
 
 
 class LoaderState(TrainerCallback, ExportableState):
-    """Stores the loader's state in every checkpoint's trainer_state.json, and commits when the checkpoint is written."""
+    """Stores the loader's state in every checkpoint's trainer_state.json, and commits when it is written."""
 
     def __init__(self, loader: StepLoader) -> None:
         self.loader = loader
@@ -41,7 +41,10 @@ class LoaderState(TrainerCallback, ExportableState):
 
 
 def last_whole(folder: str) -> Path | None:
-    """Returns the newest checkpoint that on_save has marked. The Trainer names a folder before it writes the content."""
+    """Returns the newest checkpoint that on_save has marked.
+
+    The Trainer names a folder before it writes the content.
+    """
     found = (mark.parent for mark in Path(folder).glob("checkpoint-*/whole"))
     return max(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
 

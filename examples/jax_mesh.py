@@ -1,6 +1,7 @@
 """A tiny GPT in JAX, data-parallel over a mesh of devices, without torch: numpy steps become global arrays of the mesh.
 
-Each process reads its rows. A killed training resumes from its checkpoint with the same losses, on any number of processes.
+Each process reads its rows. A killed training resumes from its checkpoint with the same losses, on any number of
+processes.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=4 python examples/jax_mesh.py --checkpoint run.npz
     python examples/jax_mesh.py --coordinator host0:1234 --processes 2 --process 0   # and --process 1 on the other host
@@ -37,7 +38,10 @@ def init(vocabulary: int, longest: int) -> dict[str, jax.Array]:
 
 
 def document_mask(segments: jax.Array) -> jax.Array:
-    """Returns bool [rows, 1, L, L]: a token sees earlier tokens of its own segment. Padding (0) sees padding, so no row of the softmax is empty."""
+    """Returns bool [rows, 1, L, L]: a token sees earlier tokens of its own segment.
+
+    Padding (0) sees padding, so no row of the softmax is empty.
+    """
     same = segments[:, :, None] == segments[:, None, :]
     return (same & jnp.tri(segments.shape[1], dtype=bool))[:, None]
 

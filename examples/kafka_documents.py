@@ -1,10 +1,14 @@
 """Publishes records of a Kafka topic as documents: each once, and those of a partition in the order of their offsets.
 
-    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # until it is stopped; a restart continues
-    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # a second process: the two share the partitions
-    python examples/kafka_documents.py --topic articles --field body --meta lang,stars      # the text is a field of JSON; headers become meta
+    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # until it is stopped; a
+    restart continues
+    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # a second process: the two
+    share the partitions
+    python examples/kafka_documents.py --topic articles --field body --meta lang,stars      # the text is a field of
+    JSON; headers become meta
 
-Needs confluent-kafka. The content of the stream determines where each partition continues, regardless of the group's committed offsets.
+Needs confluent-kafka. The content of the stream determines where each partition continues, regardless of the group's
+committed offsets.
 """
 
 import argparse
@@ -42,7 +46,9 @@ def document(record: Message, args: argparse.Namespace) -> dict | None:
 
 
 class Partition:
-    """Publishes one partition to the stream, with a separate publisher and subject, whose last message records the position."""
+    """Publishes one partition to the stream, with a separate publisher and subject, whose last message records the
+    position.
+    """
 
     def __init__(
         self, cluster: str, place: TopicPartition, committed: TopicPartition, args: argparse.Namespace
@@ -106,7 +112,10 @@ class Follower:
         )
 
     def revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
-        """Flushes: another process gets the partitions, or this one exits. Records not stored by then are read again, because the stream is authoritative."""
+        """Flushes: another process gets the partitions, or this one exits.
+
+        Records not stored by then are read again, because the stream is authoritative.
+        """
         deadline = time.monotonic() + 5
         for place in places:
             with contextlib.suppress(TimeoutError):
@@ -175,7 +184,8 @@ if __name__ == "__main__":
         "bootstrap.servers": args.kafka,
         "group.id": args.group,
         "enable.auto.commit": False,
-        "auto.offset.reset": "error",  # an error instead of a silent skip of records that Kafka deleted before they were read
+        # an error instead of a silent skip of records that Kafka deleted before they were read
+        "auto.offset.reset": "error",
         "max.poll.interval.ms": 86_400_000,  # a full stream makes this wait, and keep its partitions
     }
     with contextlib.closing(Consumer(ours | dict(setting.split("=", 1) for setting in args.set))) as consumer:

@@ -12,10 +12,10 @@ import lightning as L
 import torch
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import TorchCheckpointIO
-from train import GPT, loss_of
 
 import loaderd
 from loaderd.torch import StepLoader
+from train import GPT, loss_of
 
 
 class Pretraining(L.LightningModule):

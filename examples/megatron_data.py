@@ -1,9 +1,13 @@
-"""The data of a Megatron pretrain script: the dicts that get_batch of pretrain_gpt.py requires, and a state stored with Megatron's checkpoints.
+"""The data of a Megatron pretrain script: the dicts that get_batch of pretrain_gpt.py requires, and a state stored with
+Megatron's checkpoints.
 
-A step of the run is one micro-batch of all data-parallel ranks: its only row length is --seq-length, its rows are --micro-batch-size times those ranks.
+A step of the run is one micro-batch of all data-parallel ranks: its only row length is --seq-length, its rows are
+--micro-batch-size times those ranks.
 
-    from megatron_data import provider  # examples/megatron_data.py, in pretrain_gpt.py in place of train_valid_test_datasets_provider
-    LOADERD_URL=grpc://127.0.0.1:8815 torchrun ... pretrain_gpt.py --dataloader-type external --dataloader-save FOLDER ...
+    from megatron_data import provider  # examples/megatron_data.py, in pretrain_gpt.py in place of
+    train_valid_test_datasets_provider
+    LOADERD_URL=grpc://127.0.0.1:8815 torchrun ... pretrain_gpt.py --dataloader-type external --dataloader-save FOLDER
+    ...
 """
 
 import os
@@ -19,12 +23,14 @@ from loaderd.torch.masks import dense_mask
 
 
 class Rows(Iterator[dict[str, torch.Tensor]]):
-    """Context-parallel ranks and the first and last pipeline stage have one data-parallel rank, so each reads the same rows. Of the tensor-parallel ranks
-    only the first reads: Megatron broadcasts its data.
+    """Context-parallel ranks and the first and last pipeline stage have one data-parallel rank, so each reads the same
+    rows. Of the tensor-parallel ranks only the first reads: Megatron broadcasts its data.
     """
 
     def __init__(self, url: str, *, packed: bool = False) -> None:
-        """`packed`: concatenated rows with cu_seqlens, for attention of the format thd; else a mask, True where a token must not attend."""
+        """`packed`: concatenated rows with cu_seqlens, for attention of the format thd; else a mask, True where a token
+        must not attend.
+        """
         rank, world = parallel_state.get_data_parallel_rank(), parallel_state.get_data_parallel_world_size()
         self.loader = StepLoader(url, rank=rank, world_size=world, labels="shifted")
         self.packed = packed
@@ -57,7 +63,9 @@ class Rows(Iterator[dict[str, torch.Tensor]]):
 
 
 def provider(train_val_test_num_samples: list[int], vp_stage: int | None = None) -> tuple[Rows | None, None, None]:
-    """The train_valid_test_datasets_provider of a pretrain script. pretrain() has loaded the model before, and set args.iteration."""
+    """The train_valid_test_datasets_provider of a pretrain script. pretrain() has loaded the model before, and set
+    args.iteration.
+    """
     from megatron.training import get_args
 
     args = get_args()

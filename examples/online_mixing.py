@@ -1,8 +1,10 @@
-r"""Trains from several sources whose weights follow the losses: a source that lags behind its reference gets more of the tokens.
+r"""Trains from several sources whose weights follow the losses.
 
-As in DoReMi (Xie et al. 2023) weights move by exponentiated gradient on the excess loss, the loss above that of a reference model. Without a reference the
-loss itself counts, as in online data mixing. The changes are records of the run's plan. A killed training that is started again resumes with the same
-weights and the same batches.
+A source that lags behind its reference gets more of the tokens.
+
+As in DoReMi (Xie et al. 2023) weights move by exponentiated gradient on the excess loss, the loss above that of a
+reference model. Without a reference the loss itself counts, as in online data mixing. The changes are records of the
+run's plan. A killed training that is started again resumes with the same weights and the same batches.
 
     loaderd serve --set sources.code.weight=1 --set sources.web.weight=1 --set serve.ahead=8 \
         --set packing.buckets=256,512 --set steps.tokens=2048
@@ -18,11 +20,11 @@ from itertools import islice
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
-from train import GPT, backward, save
 
 import loaderd
 from loaderd.torch import StepLoader
 from loaderd.torch.losses import by_source
+from train import GPT, backward, save
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 flags.add_argument("--url", default="grpc://127.0.0.1:8815")

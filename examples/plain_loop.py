@@ -15,9 +15,9 @@ import torch.distributed as dist
 import torch.distributed.checkpoint as dcp
 from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
 from torch.nn.parallel import DistributedDataParallel
-from train import GPT, loss_of
 
 from loaderd.torch import StepLoader
+from train import GPT, loss_of
 
 
 class Training:

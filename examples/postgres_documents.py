@@ -1,10 +1,12 @@
 """Publishes rows of a Postgres table as documents: each committed INSERT once, in the order of the commits.
 
-    python examples/postgres_documents.py --snapshot articles.jsonl     # creates the slot, and a file of the rows present at that point
+    python examples/postgres_documents.py --snapshot articles.jsonl     # creates the slot, and a file of the rows
+    present at that point
     loaderd publish --source articles articles.jsonl
     python examples/postgres_documents.py                               # follows later inserts, until it is stopped
 
-Needs psycopg2, a server with wal_level=logical, and a publication: CREATE PUBLICATION articles FOR TABLE articles WITH (publish = 'insert').
+Needs psycopg2, a server with wal_level=logical, and a publication: CREATE PUBLICATION articles FOR TABLE articles WITH
+(publish = 'insert').
 """
 
 import argparse
@@ -144,7 +146,9 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
 
 
 def place_of(id: str) -> tuple[int, int]:
-    """Returns the position in a document's id: its transaction's commit in the log, and the number of the row in the transaction."""
+    """Returns the position in a document's id: its transaction's commit in the log, and the number of the row in the
+    transaction.
+    """
     commit, _, nth = id.rpartition("@")[2].partition("/")
     return (int(commit, 16), int(nth)) if commit else (0, 0)
 

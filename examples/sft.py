@@ -1,12 +1,14 @@
-"""Trains a tiny chat model on chats mixed with plain text: in chats only the assistant's turns have a loss, and each document has its weight.
+"""Trains a tiny chat model on chats mixed with plain text: in chats only the assistant's turns have a loss, and each
+document has its weight.
 
-A killed training that is started again resumes at its checkpoint, with the same losses. A line has the mean loss and the labels of each source, those of the
-step, and its loss.
+A killed training that is started again resumes at its checkpoint, with the same losses. A line has the mean loss and
+the labels of each source, those of the step, and its loss.
 
     python examples/sft_documents.py tokenizer
     loaderd serve -c examples/sft.yaml
     python examples/sft_documents.py publish
-    loaderd seal                                    # all documents are published: sources are read repeatedly, and the run has an end
+    loaderd seal                                    # all documents are published: sources are read repeatedly, and the
+    run has an end
     python examples/sft.py --checkpoint sft.pt      # a minute on one core
     torchrun --nproc-per-node 2 examples/sft.py --checkpoint sft.pt
 """
@@ -17,14 +19,14 @@ from itertools import islice
 
 import torch
 import torch.distributed as dist
-from sft_documents import UNSEEN, make_tokenizer, question
 from torch import nn
 from torch.nn.functional import cross_entropy
 from torch.nn.parallel import DistributedDataParallel
-from train import GPT, save
 
 from loaderd.torch import StepLoader
 from loaderd.torch.losses import by_source
+from sft_documents import UNSEEN, make_tokenizer, question
+from train import GPT, save
 
 FIELDS = [
     "input_ids",
@@ -40,8 +42,9 @@ FIELDS = [
 
 @torch.no_grad()
 def answer(gpt: GPT, word: str) -> tuple[str, list[float]]:
-    """Returns the model's answer, with the likeliest token each time until it ends its turn; and the mean loss of the tokens of the prompt, and of the
-    answer."""
+    """Returns the model's answer, with the likeliest token each time until it ends its turn; and the mean loss of the
+    tokens of the prompt, and of the answer.
+    """
     tokenizer = make_tokenizer()
     prompt = tokenizer.apply_chat_template(question(word), add_generation_prompt=True, return_dict=False)
     ids, end = list(prompt), tokenizer.convert_tokens_to_ids("<|end|>")
@@ -90,8 +93,10 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
             loader.commit()  # only now: documents of earlier steps may be released
 
     for batch in islice(loader, max(0, args.steps - loader.step)):
-        # Prompts have labels of -100 and therefore losses of 0. The other losses are weighted, and divided by the labels on all ranks. The plan has this
-        # number, so ranks need no communication for it. DDP takes the mean over ranks: multiplied by their number it is the sum.
+        # Prompts have labels of -100 and therefore losses of 0. The other losses are weighted, and divided by the
+        # labels on all ranks. The plan has this
+        # number, so ranks need no communication for it. DDP takes the mean over ranks: multiplied by their number it is
+        # the sum.
         losses = model(
             batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none"
         )
@@ -106,7 +111,8 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         dist.all_reduce(sums)
         if first:
             means = " ".join(
-                f"{name} {total / max(n, 1):.3f} of {n:.0f}" for name, total, n in zip(loader.sources, *sums.tolist())
+                f"{name} {total / max(n, 1):.3f} of {n:.0f}"
+                for name, total, n in zip(loader.sources, *sums.tolist(), strict=False)
             )
             print(
                 f"step {loader.step} {means} labels {batch['num_loss_tokens_global']} loss {loss.item():.7f}",
@@ -119,6 +125,7 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         for word in UNSEEN:
             said, (of_prompt, of_answer) = answer(gpt, word)
             print(
-                f"backwards: {word} -> {said}  (mean loss per token: {of_answer:.3f} in the answer, {of_prompt:.3f} in the prompt, not trained on)"
+                f"backwards: {word} -> {said}  (mean loss per token: {of_answer:.3f} in the answer, {of_prompt:.3f} in "
+                "the prompt, not trained on)"
             )
 dist.destroy_process_group()

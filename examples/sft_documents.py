@@ -3,7 +3,8 @@
     python examples/sft_documents.py tokenizer     # writes sft-tokenizer.json, which the daemon uses
     python examples/sft_documents.py publish       # with the daemon of examples/sft.yaml running
 
-A user asks for a word backwards. Every second answer is a lazy one, which repeats the word; such chats have a weight of a tenth.
+A user asks for a word backwards. Every second answer is a lazy one, which repeats the word; such chats have a weight of
+a tenth.
 """
 
 import argparse
@@ -17,15 +18,20 @@ import loaderd
 
 UNSEEN = ("tomika", "sorabe", "lunefi")  # in no chat: prompts for the trained model
 
-# As ChatML, but with a token per role. Text between the marks has a loss, including the end of the turn, so that the model learns to stop.
+# As ChatML, but with a token per role. Text between the marks has a loss, including the end of the turn, so that the
+# model learns to stop.
 TEMPLATE = (
-    "{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>{% generation %}{{ m.content }}<|end|>{% endgeneration %}"
-    "{% else %}<|user|>{{ m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
+    "{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>{% generation %}{{ m.content }}<|end|>{% "
+    "endgeneration %}"
+    "{% else %}<|user|>{{ m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% "
+    "endif %}"
 )
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """Returns a tokenizer with a token per byte, those of the template, and the end-of-document token that the daemon appends."""
+    """Returns a tokenizer with a token per byte, those of the template, and the end-of-document token that the daemon
+    appends.
+    """
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytewise = Tokenizer(models.BPE(vocab={character: i for i, character in enumerate(alphabet)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

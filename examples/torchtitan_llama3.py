@@ -1,6 +1,8 @@
-"""torchtitan on a loaderd run: a dataloader and a checkpointer in a custom configuration, which torchtitan finds by its name.
+"""torchtitan on a loaderd run: a dataloader and a checkpointer in a custom configuration, which torchtitan finds by its
+name.
 
-The daemon's run has one row length, training.seq_len. A step has local_batch_size times the data-parallel ranks as rows; its ids fit the model.
+The daemon's run has one row length, training.seq_len. A step has local_batch_size times the data-parallel ranks as
+rows; its ids fit the model.
 
     # examples/torchtitan_llama3.py
     PYTHONPATH=examples torchrun --nproc-per-node 2 -m torchtitan.train --module torchtitan_llama3 --config debugmodel
@@ -21,7 +23,10 @@ from loaderd.torch import StepLoader
 
 
 class Rows(BaseDataLoader):
-    """Yields one step of the run per batch. The attention mask of torchtitan (flex, varlen) begins a document where positions begin at 0."""
+    """Yields one step of the run per batch.
+
+    The attention mask of torchtitan (flex, varlen) begins a document where positions begin at 0.
+    """
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):
@@ -35,7 +40,8 @@ class Rows(BaseDataLoader):
         shapes = [(self.loader.rows(bucket), bucket) for bucket in self.loader.buckets]
         if shapes != [(local_batch_size, seq_len)]:
             raise ValueError(
-                f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects ({local_batch_size}, {seq_len})"
+                f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects "
+                f"({local_batch_size}, {seq_len})"
             )
 
     def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
@@ -50,7 +56,10 @@ class Rows(BaseDataLoader):
 
 
 class Checkpoints(CheckpointManager):
-    """Commits to loaderd once a checkpoint is on disk. It requires checkpoint.async_mode disabled: an asynchronous one is not on disk yet when save returns."""
+    """Commits to loaderd once a checkpoint is on disk.
+
+    It requires checkpoint.async_mode disabled: an asynchronous one is not on disk yet when save returns.
+    """
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):

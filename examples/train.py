@@ -62,13 +62,17 @@ class GPT(nn.Module):
     def forward(
         self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum"
     ) -> Tensor:
-        """Returns the sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 without a label."""
+        """Returns the sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0
+        without a label.
+        """
         logits = self.logits(input_ids, position_ids, segment_ids)
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction=reduction)
 
 
 LOGITS = 1024
-"""Tokens whose logits are in memory at once, at least those of a row: with a vocabulary of 50,257 a copy of them takes 200 MB."""
+"""Tokens whose logits are in memory at once, at least those of a row: with a vocabulary of 50,257 a copy of them takes
+200 MB.
+"""
 
 
 def backward(model: DistributedDataParallel, batch: dict[str, Any]) -> Tensor:
@@ -145,7 +149,8 @@ def main() -> None:
                 loader.commit()  # only now: documents of earlier steps may be released
 
         for batch in islice(loader, max(0, args.steps - loader.step)):
-            # DDP takes the mean over ranks: multiplied by their number it is the sum. Every label of the step counts the same.
+            # DDP takes the mean over ranks: multiplied by their number it is the sum. Every label of the step counts
+            # the same.
             count = batch["num_loss_tokens_global"]
             loss = loss_of(model, batch) * world / max(count, 1)
             loss.backward()

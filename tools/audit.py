@@ -1,9 +1,12 @@
-"""Checks the licences and the known vulnerabilities of a release: of the modules in the program and of the packages that the Python package needs.
+"""Checks the licences and the known vulnerabilities of a release: of the modules in the program and of the packages
+that the Python package needs.
 
-    python tools/audit.py --program bin/loaderd --bills bin/loaderd.cdx.json bin/loaderd-python.cdx.json --site SITE-PACKAGES [--strict] [--db URL]
+    python tools/audit.py --program bin/loaderd --bills bin/loaderd.cdx.json bin/loaderd-python.cdx.json --site
+    SITE-PACKAGES [--strict] [--db URL]
 
-Runs in the environment of the group `audit`. The program's bill has licences; those of Python packages are read from their metadata in SITE-PACKAGES. The
-exit status is not 0 if licences.toml does not allow a licence or a vulnerability is known, and with --strict also if no database answers.
+Runs in the environment of the group `audit`. The program's bill has licences; those of Python packages are read from
+their metadata in SITE-PACKAGES. The exit status is not 0 if licences.toml does not allow a licence or a vulnerability
+is known, and with --strict also if no database answers.
 """
 
 from __future__ import annotations
@@ -14,12 +17,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import tomllib
 from collections.abc import Iterator
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
+import tomllib
 from license_expression import ExpressionError, get_spdx_licensing
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -89,7 +92,9 @@ def check_licences(bills: list[str], site: str) -> Iterator[str]:
 
 
 def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
-    """Reports whether vulnerabilities of Go modules in the program are known, None without an answer, and returns the output."""
+    """Reports whether vulnerabilities of Go modules in the program are known, None without an answer, and returns the
+    output.
+    """
     command = [
         "go",
         "tool",

@@ -1,9 +1,10 @@
-"""Builds a release into a folder: a wheel of the daemon for each platform, the client's wheel and source, and their SHA-256 sums.
+"""Builds a release into a folder: a wheel of the daemon for each platform, the client's wheel and source, and their
+SHA-256 sums.
 
     tools/dist.py FOLDER [PLATFORM...]
 
-A platform is one of linux-amd64, linux-arm64, darwin-arm64 and windows-amd64; all by default. Needs Go, and hatchling in the running Python. The same source
-gives the same bytes, with the same Go and hatchling.
+A platform is one of linux-amd64, linux-arm64, darwin-arm64 and windows-amd64; all by default. Needs Go, and hatchling
+in the running Python. The same source gives the same bytes, with the same Go and hatchling.
 """
 
 import hashlib

@@ -1,8 +1,10 @@
-"""Writes the licence texts of all modules that are linked into a Go program, and of the vocabularies in it, as their licences require.
+"""Writes the licence texts of all modules that are linked into a Go program, and of the vocabularies in it, as their
+licences require.
 
     python3 tools/notices.py PROGRAM > THIRD-PARTY-NOTICES.txt
 
-Equal texts of several modules are written once. A module without a licence file is an error, unless licences.toml has a decision about it.
+Equal texts of several modules are written once. A module without a licence file is an error, unless licences.toml has a
+decision about it.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
+
+import tomllib
 
 ROOT = Path(__file__).resolve().parents[1]
 LICENCE_FILE = re.compile(r"(?i)(un)?licen[cs]e|copying|notice")

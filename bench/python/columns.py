@@ -1,8 +1,8 @@
-"""The cost of document columns: the bytes that a rank reads, and the daemon's processor time and memory, compared with the same tokens without
-columns.
+"""The cost of document columns: the bytes that a rank reads, and the daemon's processor time and memory, compared with
+the same tokens without columns.
 
-JetStream holds documents of 300 synthetic tokens, 64 in a message; a daemon starts cold and one client reads the whole run. The lines alternate
-over several rounds; each has the minimum of its processor times.
+JetStream holds documents of 300 synthetic tokens, 64 in a message; a daemon starts cold and one client reads the whole
+run. The lines alternate over several rounds; each has the minimum of its processor times.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests")]
 import nats  # noqa: E402
 import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
-from conftest import daemons  # noqa: E402
-from tokenized import SETTINGS, TOKENIZER  # noqa: E402
 
 import loaderd  # noqa: E402
+from conftest import daemons  # noqa: E402
+from tokenized import SETTINGS, TOKENIZER  # noqa: E402
 
 DOCUMENTS, TOKENS = 64, 300
 PLAIN = {
@@ -114,12 +114,14 @@ def main() -> None:
             found[i].append(measure(settings, a.messages, brought, asked))
     base = min(cpu for _, cpu, _, _ in found[0])
     print(
-        "| columns: half float16, flag bool, lang string | bytes a slot | processor, ns a token | of that without | peak MB |\n| --- | ---: | ---: | ---: | ---: |"
+        "| columns: half float16, flag bool, lang string | bytes a slot | processor, ns a token | of that without | "
+        "peak MB |\n| --- | ---: | ---: | ---: | ---: |"
     )
     for (name, *_), runs in zip(lines, found, strict=True):
         cpu, tokens = min(c for _, c, _, _ in runs), runs[0][3]
         print(
-            f"| {name} | {runs[0][0]:.3f} | {1e9 * cpu / tokens:.0f} | {cpu / base:.2f} | {min(m for _, _, m, _ in runs):.0f} |"
+            f"| {name} | {runs[0][0]:.3f} | {1e9 * cpu / tokens:.0f} | {cpu / base:.2f} | "
+            f"{min(m for _, _, m, _ in runs):.0f} |"
         )
 
 

@@ -3,7 +3,8 @@
     bin/flightserve -rows 128 -bucket 2048
     python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
 
-Rounds alternate between all methods, so that a busy machine slows them equally; each figure is the median of its rounds. Prints one JSON object.
+Rounds alternate between all methods, so that a busy machine slows them equally; each figure is the median of its
+rounds. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import pyarrow.flight as fl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "src"))
 
-from loaderd import keep_memory  # noqa: E402
+from loaderd import keep_memory
 
 
 def values_address(column: pa.Array) -> int:

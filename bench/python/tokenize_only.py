@@ -1,7 +1,7 @@
 """The baseline of the end-to-end benchmark: only tokenizing the same text with widely used libraries, on all cores.
 
-Reads files of Go's library in pieces of at most 16 KiB, as the benchmark does, and prints JSON: MB/s of tiktoken and of Hugging Face tokenizers
-for gpt2. Neither packs, shuffles or serves anything.
+Reads files of Go's library in pieces of at most 16 KiB, as the benchmark does, and prints JSON: MB/s of tiktoken and of
+Hugging Face tokenizers for gpt2. Neither packs, shuffles or serves anything.
 """
 
 import json
@@ -13,8 +13,9 @@ import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "tests"))
-import reference_tokenizers  # noqa: E402
-from tokenizers import Tokenizer  # noqa: E402
+from tokenizers import Tokenizer
+
+import reference_tokenizers
 
 PIECE = 16 << 10
 

@@ -1,4 +1,6 @@
-"""Builds the wheel of a platform from LOADERD_PROGRAM, the path of the daemon's program, and LOADERD_PLATFORM, the wheel's platform tag."""
+"""Builds the wheel of a platform from LOADERD_PROGRAM, the path of the daemon's program, and LOADERD_PLATFORM, the
+wheel's platform tag.
+"""
 
 import os
 from typing import Any

@@ -1,4 +1,7 @@
-"""Adds linked files outside docs/ as pages of the site: Markdown unchanged, other files as listings. A hook of mkdocs.yml."""
+"""Adds linked files outside docs/ as pages of the site: Markdown unchanged, other files as listings.
+
+A hook of mkdocs.yml.
+"""
 
 import posixpath
 import re
@@ -43,7 +46,10 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Redirects links that leave docs/ to the pages of their targets. A link text that is a file's name becomes the title of the page."""
+    """Redirects links that leave docs/ to the pages of their targets.
+
+    A link text that is a file's name becomes the title of the page.
+    """
     uri = page.file.src_uri
     if uri.startswith("source/"):
         return markdown
@@ -77,7 +83,10 @@ def named(nav):
 
 
 def placed(uri, to):
-    """Returns the path below ROOT of a page's link, None for another host or the page itself. Pages of PAGES are in ROOT, all others in docs/."""
+    """Returns the path below ROOT of a page's link, None for another host or the page itself.
+
+    Pages of PAGES are in ROOT, all others in docs/.
+    """
     if not to or "://" in to or to.startswith("mailto:"):
         return None
     home = "" if uri in PAGES.values() else "docs/" + posixpath.dirname(uri)
@@ -105,7 +114,10 @@ def listing(name):
 
 def listed(name, text):
     language = LANGUAGES.get(posixpath.splitext(name)[1], "text")
-    return f"---\ntitle: {name}\nhide: [toc]\nsearch: {{exclude: true}}\n---\n\n# {name}\n\n````{language}\n{text.rstrip()}\n````\n"
+    return (
+        f"---\ntitle: {name}\nhide: [toc]\nsearch: {{exclude: true}}\n---\n\n# "
+        f"{name}\n\n````{language}\n{text.rstrip()}\n````\n"
+    )
 
 
 def folder(name, path):

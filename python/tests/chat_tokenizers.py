@@ -6,11 +6,12 @@ import functools
 import json
 from typing import Any
 
+from tokenizers import AddedToken, Tokenizer
+from transformers import PreTrainedTokenizerFast
+
 from published_templates import template
 from published_tokenizers import published
 from reference_tokenizers import trained
-from tokenizers import AddedToken, Tokenizer
-from transformers import PreTrainedTokenizerFast
 
 NAMED = {
     "command_r_plus": {"bos_token": "<BOS_TOKEN>", "eos_token": "<|END_OF_TURN_TOKEN|>", "pad_token": "<PAD>"},
@@ -93,7 +94,8 @@ def llama(chat_template: str) -> PreTrainedTokenizerFast:
 
 
 SPOKEN = (
-    "{% for m in messages %}{% if m.role == 'user' %}Question: {{ m.content }}{% else %}{{ '\\nAnswer: ' }}{% generation %}{{ m.content + '\\n' }}"
+    "{% for m in messages %}{% if m.role == 'user' %}Question: {{ m.content }}{% else %}{{ '\\nAnswer: ' }}{% "
+    "generation %}{{ m.content + '\\n' }}"
     "{% endgeneration %}{% endif %}{% endfor %}"
 )
 """The header ends with a space, which is a part of the answer's first token."""

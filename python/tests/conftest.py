@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow.flight as flight
 import pytest
+
 import scale
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from conftest import Daemon, free_ports, set_found_token
-from rank_processes import Job, error_of, lock_step, own_pace, warnings_of
+from loaderd import Client, RunStatus
+from rank_processes import Job, lock_step, own_pace
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
-
-from loaderd import Client, RunStatus
 
 LIMIT = 300  # seconds until a culprit is named; docs/operations.md has the times
 LOOK = 0.5

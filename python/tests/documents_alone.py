@@ -28,8 +28,9 @@ def fullest(url: str) -> tuple[loaderd.Step, loaderd.RunInfo]:
 
 def with_jax(url: str) -> None:
     import jax
-    import jax_mesh
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+    import jax_mesh
 
     assert "torch" not in sys.modules and jax.device_count() == 4
     step, info = fullest(url)
@@ -93,9 +94,9 @@ def with_torchtitan(url: str) -> None:
     import torch
     from torch.nn.attention.flex_attention import and_masks, create_mask
     from torchtitan.models.common.attention import get_causal_mask_mod, get_document_mask_mod
-    from torchtitan_llama3 import Rows
 
     from loaderd.torch.masks import dense_mask
+    from torchtitan_llama3 import Rows
 
     with loaderd.Client(url) as client:
         steps = list(client)
@@ -130,6 +131,7 @@ def with_megatron(url: str) -> None:
     import torch.distributed as dist
     from megatron.core import parallel_state
     from megatron.core.utils import get_batch_on_this_cp_rank, get_thd_batch_on_this_cp_rank
+
     from megatron_data import Rows
     from megatron_loop import small
 

@@ -11,8 +11,9 @@ import tempfile
 from pathlib import Path
 
 import nats
-from conftest import ROOT
 from nats.js.api import StreamState
+
+from conftest import ROOT
 from waiting import wait_for
 
 

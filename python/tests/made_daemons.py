@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow.flight as flight
 import pytest
+
 from proxy import Proxy
 from test_client_protocol import INFO, SCHEMA, message, typed
 

@@ -15,9 +15,9 @@ from megatron.core.models.gpt import GPTModel
 from megatron.core.models.gpt.gpt_layer_specs import get_gpt_layer_local_spec
 from megatron.core.rerun_state_machine import RerunDataIterator
 from megatron.core.transformer import TransformerConfig
-from megatron_data import Rows, provider
 
 import loaderd
+from megatron_data import Rows, provider
 
 torch.cuda.current_device = lambda: "cpu"  # the device on which attention allocates its scores
 tensor_parallel.get_cuda_rng_tracker = lambda: SimpleNamespace(fork=nullcontext)  # no dropout is used
@@ -56,15 +56,15 @@ def main() -> None:
         info = client.info()
     model = small(info.vocab_size, max(info.buckets))
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    iteration = 0
+    saved = 0
     if whole := sorted(args.save.glob("iter_*/whole")):
-        iteration = int(whole[-1].parent.name[5:])
+        saved = int(whole[-1].parent.name[5:])
         state = torch.load(whole[-1].parent / "model.pt")
         model.load_state_dict(state["model"])
         optimizer.load_state_dict(state["optimizer"])
-    rows = provided(args.url, args.save, iteration)
+    rows = provided(args.url, args.save, saved)
     iterator = RerunDataIterator(rows)  # as Megatron wraps it
-    for iteration in range(iteration + 1, args.steps + 1):
+    for iteration in range(saved + 1, args.steps + 1):
         batch = next(iterator)
         losses = model(batch["tokens"], batch["position_ids"], batch["attention_mask"], labels=batch["labels"])
         sums = torch.stack([(losses * batch["loss_mask"]).sum(), batch["loss_mask"].sum()])

@@ -28,11 +28,11 @@ from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
-from waiting import wait_for
 
 from loaderd import LoaderdError
-from loaderd.torch import StepLoader
 from loaderd._wire import DEFAULT_JOB
+from loaderd.torch import StepLoader
+from waiting import wait_for
 
 TIMEOUT = 90  # seconds for a job
 

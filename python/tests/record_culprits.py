@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from culprit_scenes import CLUSTER, FAULTS, PAUSES, TAKEOVER, Look, Scene, Stage, page_status, staged
+from culprit_scenes import FAULTS, PAUSES, TAKEOVER, Look, Scene, Stage, page_status, staged
 from rank_processes import error_of, warnings_of
 
 MOMENTS = (5, 15, 60, 180)

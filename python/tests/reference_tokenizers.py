@@ -212,7 +212,7 @@ def trained_behind(pre_tokenizer: dict[str, Any], size: int = 2000) -> dict[str,
     )
     texts = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "tokenizer").glob("[a-m]*.go"))]
     wide = (
-        "naïve façade 中文字符、中文。ここ・カナ 한국어 Ünïcödé Ελληνικά русский 'S ‘quoted’ it's 123 1234 ²³ \n\n\n  \t x\n \r\n"
+        "naïve façade 中文字符、中文。ここ・カナ 한국어 Ünïcödé Ελληνικά русский 'S ‘quoted’ it's 123 1234 ²³ \n\n\n  \t x\n \r\n"  # noqa: E501 - wide characters count twice
         * 50
     )
     tokenizer.train_from_iterator([*texts, wide], trainer)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import torch
 
@@ -22,7 +24,7 @@ def random_masks(rng: np.random.Generator, rows: Rows) -> Masks:
     def mask(n: int) -> list[bool]:
         kind, made = rng.integers(4), []
         while len(made) < n:
-            made += [bool(kind == 0 or kind > 1 and len(made) % 2 == 0)] * int(rng.integers(1, 6))
+            made += [bool(kind == 0 or (kind > 1 and len(made) % 2 == 0))] * int(rng.integers(1, 6))
         return made[:n]
 
     return [[mask(len(segment)) for segment in row] for row in rows]
@@ -73,7 +75,7 @@ def step_of_rows(
     same. Without `masks` it is one of a daemon that does not send loss runs."""
     cuts = np.linspace(0, len(rows), parts + 1).astype(int)
     made = []
-    for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+    for a, b in itertools.pairwise(cuts):
         ids = np.full((b - a, bucket), pad, dtype)
         ends: list[int] = []
         offsets = [0]

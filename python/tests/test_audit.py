@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from environments import environment, site_packages
 
 ROOT = Path(__file__).resolve().parents[2]

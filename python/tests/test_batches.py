@@ -10,9 +10,9 @@ import nats
 import numpy as np
 import pyarrow as pa
 import pytest
-from tokenized import SETTINGS, VOCABULARY
 
 import loaderd
+from tokenized import SETTINGS, VOCABULARY
 
 FINGERPRINT = SETTINGS["tokenizer.fingerprint"]
 END, BOS, PREFIX, MIDDLE, SUFFIX = VOCABULARY - 1, 990, 991, 992, 993
@@ -97,7 +97,7 @@ def test_documents_of_a_message_are_packed_one_by_one(daemon):
     sent = publish_batches(d.nats_url, 40)
     got, _ = read(d)
     assert got == {
-        (sequence, i): (ids + [END], mask + mask[-1:], weight)
+        (sequence, i): ([*ids, END], mask + mask[-1:], weight)
         for sequence, documents in sent.items()
         for i, (ids, mask, weight) in enumerate(documents)
     }

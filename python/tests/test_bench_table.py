@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "table"))
-import compare  # noqa: E402
-import render  # noqa: E402
-from measures import Measure  # noqa: E402
+import compare
+import render
+from measures import Measure
 
 
 def faster(value: float, baseline: float | None = 100.0, name: str = "speed") -> Measure:

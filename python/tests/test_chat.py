@@ -3,12 +3,16 @@ that are hard to split."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 from typing import Any
 
 import datasets
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
 from chat_tokenizers import (
     MODELS,
     SPOKEN,
@@ -21,22 +25,20 @@ from chat_tokenizers import (
     with_template,
 )
 from chats import CHATS, THOUGHT, TOOLS, WEATHER, chat
+from loaderd import Chat, InvalidDocumentError, documents
+from loaderd.producer._message import Encoder
+from loaderd.producer._text_split import Tokenized, split
 from published_templates import template
 from published_tokenizers import published
 from scale import share
-from tokenizers import Tokenizer, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-
-from loaderd import InvalidDocumentError, Chat, documents
-from loaderd.producer._message import Encoder
-from loaderd.producer._text_split import Tokenized, split
 
 PLAIN = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 MARKED = (
-    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content }}<|im_end|>\n{% endgeneration %}"
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{% if m.role == 'assistant' %}{% generation %}{{ m.content "
+    "}}<|im_end|>\n{% endgeneration %}"
     "{% else %}{{ m.content }}<|im_end|>\n{% endif %}{% endfor %}"
 )
 
@@ -60,7 +62,7 @@ def check_parts(made: Chat, tokenizer: Any, some: list[dict[str, Any]], **argume
     assert "".join(p["text"] for p in found) == tokenizer.apply_chat_template(
         some, tokenize=False, **tools, **arguments
     )
-    assert all(a["loss"] != b["loss"] for a, b in zip(found, found[1:], strict=False))
+    assert all(a["loss"] != b["loss"] for a, b in itertools.pairwise(found))
     assert read_parts(tokenizer, found) == reference(tokenizer, some, **tools, **arguments)
 
 
@@ -199,10 +201,16 @@ def test_parts_with_marks_and_by_turns() -> None:
     assert not any(
         p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"]
     )  # the last answer is empty
-    endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
+    endless = (
+        "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt "
+        "%}assistant:{% endif %}"
+    )
     ends = Chat(small(endless))(chat("a", "b"))["parts"]
     assert ends == parts("user: a\nassistant:", " b\n")  # the turn ends only with a line break
-    spaced = "{% for m in messages %}{{ '\n\n' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '\n\nassistant:' }}{% endif %}"
+    spaced = (
+        "{% for m in messages %}{{ '\n\n' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if "
+        "add_generation_prompt %}{{ '\n\nassistant:' }}{% endif %}"
+    )
     whole = Chat(small(spaced))(chat("a", "b", "c"))["parts"]
     assert whole == parts(
         "\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n"
@@ -340,7 +348,10 @@ def test_special_tokens_that_are_spelled_out() -> None:
     assert careful(chat("a", "<think>b")) == Chat(tokenizer)(chat("a", "<think>b"))
 
 
-FAILS = "{% if messages[0].role == 'system' %}{{ raise_exception('no system, please') }}{% endif %}{{ messages[0].content + '' }}"
+FAILS = (
+    "{% if messages[0].role == 'system' %}{{ raise_exception('no system, please') }}{% endif %}{{ messages[0].content "
+    "+ '' }}"
+)
 
 
 @pytest.mark.parametrize(
@@ -374,10 +385,10 @@ def test_what_is_no_chat(messages: Any, more: dict[str, Any], problem: str) -> N
 
 
 def test_what_renders_no_chats() -> None:
-    with pytest.raises(TypeError, match="fast tokenizer of transformers.*tokenizers.Tokenizer"):
+    with pytest.raises(TypeError, match=r"fast tokenizer of transformers.*tokenizers.Tokenizer"):
         Chat(Tokenizer.from_str(small_json()))
     slow = type("Slow", (), {"apply_chat_template": print, "is_fast": False, "chat_template": PLAIN})()
-    with pytest.raises(TypeError, match="fast tokenizer of transformers.*Slow"):
+    with pytest.raises(TypeError, match=r"fast tokenizer of transformers.*Slow"):
         Chat(slow)
     with pytest.raises(ValueError, match="no chat template: set template="):
         Chat(small(None))
@@ -403,7 +414,10 @@ def test_Chat_FirstAnswerBeginsAtTheFirstToken(answer: str, loss: int) -> None:
     backend = Tokenizer(models.BPE(letters, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
-    tokenizer.chat_template = "{% for m in messages %}{% if m.role == 'user' %}{{ '|' + m.content }}{% else %}{% generation %}{{ m.content }}{% endgeneration %}{% endif %}{% endfor %}"
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'user' %}{{ '|' + m.content }}{% else %}{% generation %}{{ m.content "
+        "}}{% endgeneration %}{% endif %}{% endfor %}"
+    )
     chat = [
         {"role": "assistant", "content": answer},
         {"role": "user", "content": "what the user wrote"},

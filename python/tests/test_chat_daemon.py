@@ -9,15 +9,15 @@ from typing import Any
 
 import pyarrow.flight as flight
 import pytest
+
 from chat_tokenizers import MODELS, SPOKEN, TURN_ENDS, llama, llama_json, reference, with_template
 from chats import CHATS, TOOLS, WEATHER, chat
+from loaderd import Chat, Client, InvalidDocumentError, documents, publish
 from published_templates import site, template
 from published_tokenizers import published
 from scale import everything, quick
 from test_flight import action
 from test_flight import read as read_columns
-
-from loaderd import InvalidDocumentError, Chat, Client, documents, publish
 
 ENDS = {
     "qwen3": "<|endoftext|>",
@@ -69,7 +69,7 @@ def weights(daemon: Any) -> dict[int, float]:
         for pieces, some in zip(
             chunk.data["documents"].to_pylist(), chunk.data["loss_weights"].to_pylist(), strict=True
         ):
-            found |= {piece["sequence"]: weight for piece, weight in zip(pieces, some)}
+            found |= {piece["sequence"]: weight for piece, weight in zip(pieces, some, strict=False)}
     return found
 
 
@@ -147,7 +147,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
         "document 5 ('bad weight')",
     ]
     with pytest.raises(
-        InvalidDocumentError, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"
+        InvalidDocumentError, match=r"document 0 .'x'.: cannot render the chat template: TemplateError: not like this"
     ):
         fails = Chat(tokenizer, template="{{ raise_exception('not like this') }}")
         publish([{"messages": some, "id": "x"}, "never sent"], d.nats_url, source="mixed", chat=fails)
@@ -159,7 +159,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
     chat_ids, mask = reference(marked, some)
     mask = [
         m and not (tokenizer.decode([i]) == "\n" and before == tokenizer.eos_token_id)
-        for i, m, before in zip(chat_ids, mask, [0, *chat_ids])
+        for i, m, before in zip(chat_ids, mask, [0, *chat_ids], strict=False)
     ]
     assert read(d) == {
         1: ([*ids("plain text"), end], [True] * (len(ids("plain text")) + 1)),
@@ -192,5 +192,5 @@ def test_other_trainers_mask_the_same(name: str, tmp_path: Path, monkeypatch: py
     plain = MODELS[name].removesuffix("_training")
     tokenizer = with_template(name, plain)
     theirs = masks.axolotl(tokenizer, chats, template(plain), [TURN_ENDS[name]])
-    differ = [label for label, a, b in zip(answered, masks.loaderd(tokenizer, chats), theirs) if a != b]
+    differ = [label for label, a, b in zip(answered, masks.loaderd(tokenizer, chats), theirs, strict=False) if a != b]
     assert differ == ["an empty answer"]

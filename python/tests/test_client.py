@@ -15,14 +15,14 @@ from pathlib import Path
 import numpy as np
 import pyarrow.flight as flight
 import pytest
+
+import loaderd
 from conftest import Daemon, free_ports
+from loaderd import Client, Prefetcher, Step
+from loaderd.torch import StepLoader
 from proxy import Proxy
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import client_threads, no_thread_is_left, wait_for
-
-import loaderd
-from loaderd import Client, Prefetcher, Step
-from loaderd.torch import StepLoader
 
 PYTHON = Path(__file__).resolve().parents[1]
 ENVIRON = {**os.environ, "PYTHONPATH": str(PYTHON / "src")}
@@ -183,7 +183,8 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
         run = client.info().name
         [text] = told(client)  # a second pass
         assert text.startswith(
-            f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its documents again"
+            f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its "
+            "documents again"
         )
         assert f"run {run} ended at step {end}" in text and "docs/sources.md" in text
     with Client(sealed.flight_url, step=end) as client:  # a trainer that restarts after the run's end
@@ -348,7 +349,7 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
 def test_patience_is_shorter_than_the_daemons(patient: Daemon) -> None:
     with Client(patient.flight_url, timeout=0.5) as client:
         for _ in range(2):
-            with pytest.raises(loaderd.UnavailableError, match="no step 0 within 0.5 s") as caught:
+            with pytest.raises(loaderd.UnavailableError, match=r"no step 0 within 0.5 s") as caught:
                 next(client)
             assert type(caught.value) is loaderd.UnavailableError
 

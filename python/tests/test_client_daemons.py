@@ -9,16 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from made_daemons import STEPS, Made, asked, made, plan_until, urls
-from waiting import no_thread_is_left
 
 import loaderd
 from loaderd import TLS, Client
-from loaderd._connection import ConnectionLostError, CallTimeoutError
+from loaderd._connection import CallTimeoutError, ConnectionLostError
 from loaderd._daemons import Daemons
 from loaderd._retry import Retry
-from loaderd.torch import StepLoader
 from loaderd._stall_log import StallLog
+from loaderd.torch import StepLoader
+from made_daemons import STEPS, Made, asked, made, plan_until, urls
+from waiting import no_thread_is_left
 
 __all__ = ["made"]  # a fixture
 

@@ -12,17 +12,17 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
 import pytest
+
+import loaderd
 from conftest import Daemon
+from loaderd import Client
+from loaderd._connection import Connection
 from made_daemons import STEPS, Made, asked, made, plan_until, urls
 from proxy import Proxy
 from test_client import Digest, digest
 from test_client_faults import big, port_of
 from test_client_protocol import typed
 from waiting import no_thread_is_left, wait_for
-
-import loaderd
-from loaderd import Client
-from loaderd._connection import Connection
 
 __all__ = ["big", "made"]  # fixtures
 

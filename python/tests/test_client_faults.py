@@ -12,15 +12,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
+import loaderd
 from conftest import Daemon
+from loaderd import TLS, Client, _connection, _retry, _step_stream, _wire
 from proxy import Proxy
 from scale import everything
 from test_client import Digest, digest
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import client_threads, no_thread_is_left, wait_for
-
-import loaderd
-from loaderd import TLS, Client, _connection, _retry, _step_stream, _wire
 
 SEED = 20_260_102
 CERTIFICATES = Path(__file__).parent / "certificates"

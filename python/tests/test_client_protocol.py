@@ -8,10 +8,10 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from test_errors import status
 
 import loaderd
 from loaderd import Client
+from test_errors import status
 
 INFO = {
     "run": "r",

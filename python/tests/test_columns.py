@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import torch
-from tokenized import SETTINGS, TOKENIZER
 
 import loaderd
 from loaderd.torch import StepLoader
+from tokenized import SETTINGS, TOKENIZER
 
 COLUMNS = {
     "twin": ("int32", -1),
@@ -104,7 +104,7 @@ def expected(name: str, twin: int) -> Any:
     """Returns a token's expected value in a column, by its twin. Tokens without a document, those with twin -1
     included, have the fill."""
     number = twin // EACH
-    if twin < 0 or number % 3 == 0 or number % 11 == 0 and name == "half":
+    if twin < 0 or number % 3 == 0 or (number % 11 == 0 and name == "half"):
         return FILLS[name]
     return values(number, twin % EACH + 1)[name][-1]
 
@@ -237,7 +237,7 @@ def test_runs_without_columns_have_none(daemon):
     d = daemon({**SETTINGS, "documents.batches": True})
     with (
         loaderd.Client(d.flight_url, columns=["twin"]) as client,
-        pytest.raises(loaderd.InvalidTicketError, match="unknown column.*twin.*want some of input_ids"),
+        pytest.raises(loaderd.InvalidTicketError, match=r"unknown column.*twin.*want some of input_ids"),
     ):
         next(client)
     with loaderd.Client(d.flight_url) as client:

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
+from loaderd import PublishError
 from loaderd.producer import _committer as module
 from loaderd.producer._committer import Committer
-from loaderd import PublishError
-from loaderd.producer._message import INPUT, MESSAGE_ID, Message
 from loaderd.producer._duplicates import Duplicate, describe_duplicates
+from loaderd.producer._message import INPUT, MESSAGE_ID, Message
 from loaderd.producer._nats_session import NatsConnectionError, NatsRequestError
 
 

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterator
 
 import pyarrow.flight as flight
 import pytest
-from made_daemons import STEPS, Made, made, plan_until, urls  # noqa: F401
-from test_errors import status
-from test_waits import reading_on
-from waiting import no_thread_is_left, wait_for
 
 import loaderd
 from loaderd import Client, Prefetcher, _consumption
 from loaderd.torch import StepLoader
+from made_daemons import STEPS, Made, made, plan_until, urls  # noqa: F401
+from test_errors import status
+from test_waits import reading_on
+from waiting import no_thread_is_left, wait_for
 
 LIMIT = 60  # seconds until a wait fails
 

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import culprit_scenes as scenes
 import pytest
+
+import culprit_scenes as scenes
+import loaderd
 import scale
 from conftest import Daemon
 from culprit_scenes import LIMIT, Scene, Stage
-from rank_processes import warnings_of
-from waiting import wait_for
-
-import loaderd
 from loaderd import Client
+from rank_processes import error_of, warnings_of
+from waiting import wait_for
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "results" / "culprits.md"
 
@@ -73,7 +73,7 @@ def test_Culprit_SecondClientOfARank(stage: Stage) -> None:
     """The second client is refused, so that the rank whose number it should have had is missing."""
     play(scenes.TWINS, stage)
     assert sorted(p.is_alive() for p in stage.jobs[0].processes) == [False, True]
-    assert all(text.startswith("DuplicateRankError: ") for text in stage.messages(scenes.error_of).values())
+    assert all(text.startswith("DuplicateRankError: ") for text in stage.messages(error_of).values())
 
 
 def test_Culprit_DuplicateRankIsRefused(stage: Stage) -> None:

@@ -6,12 +6,12 @@ import random
 import numpy as np
 import pytest
 import torch
+
 from jobs import BLOCK, ROOT
+from loaderd import Client, publish
 from rank_processes import Job, lock_step, mesh_peers, read_alone, snippet_gradients
 from tokenized import SETTINGS, TOKENIZER, VOCABULARY, documents, publish_tokens
 from waiting import wait_for
-
-from loaderd import Client, publish
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,10 @@ def test_Loss_GradientsEqualOnAnyNumberOfRanks(daemon, tmp_path, name):
     snippet = [
         block for source, block in BLOCK.findall((ROOT / page).read_text()) if not source and "loss_sum" in block
     ][number]
-    prelude = "import torch\nfrom torch.nn.functional import cross_entropy\nfrom loaderd.torch import StepLoader\nfrom loaderd.torch.masks import dense_mask\n"
+    prelude = (
+        "import torch\nfrom torch.nn.functional import cross_entropy\nfrom loaderd.torch import StepLoader\nfrom "
+        "loaderd.torch.masks import dense_mask\n"
+    )
     for wrapper, world in (("none", 1), ("ddp", 1), ("ddp", 2), ("ddp", 4), ("fsdp", 2)):
         job = Job(snippet_gradients, world, tmp_path, d.flight_url, (prelude + snippet, wrapper, VOCABULARY))
         assert job.join() == [0] * world

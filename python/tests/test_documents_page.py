@@ -12,9 +12,9 @@ import nats
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
-from jobs import ROOT
 
 import loaderd
+from jobs import ROOT
 from loaderd.producer._message import Encoder
 from loaderd.torch import StepLoader
 

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from loaderd import errors
-from loaderd.errors import LoaderdError, ProtocolError, UnavailableError, from_status
+from loaderd import RunInfo, errors
 from loaderd._grpc_status import Status, decode
-from loaderd import RunInfo
 from loaderd._wire import Metadata, Ticket
+from loaderd.errors import LoaderdError, ProtocolError, UnavailableError, from_status
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_NAMES = {

@@ -4,17 +4,17 @@ import ast
 import re
 
 import pytest
-import scale
 import torch
 import torch.distributed as dist
-from jobs import BLOCK, EXAMPLES, ROOT, check_part, kill, losses, run, started
-from tokenized import SETTINGS, documents, publish_tokens
 from torch import nn
 from torch._dynamo.testing import CompileCounter
 from torch.nn import functional as F
 
 import loaderd
+import scale
+from jobs import BLOCK, EXAMPLES, ROOT, check_part, kill, losses, run, started
 from loaderd.torch import StepLoader
+from tokenized import SETTINGS, documents, publish_tokens
 
 STEADY = {**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 2}
 SMALL = ("--width", 32, "--layers", 1, "--heads", 2, "--lr", 0.01)

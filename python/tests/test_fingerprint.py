@@ -13,14 +13,15 @@ import subprocess
 from typing import Any
 
 import pytest
+import tiktoken
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
 import reference_tokenizers as reference
 import scale
-import tiktoken
 from loaderd.fingerprint import fingerprint
 from published_tokenizers import published
 from scale import quick
-from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers, trainers
-from transformers import PreTrainedTokenizerFast
 
 FORM = re.compile(r"sha256:[0-9a-f]{64}\Z")
 
@@ -37,7 +38,7 @@ def test_builtin_in_every_form(loaderd: str, tmp_path: pathlib.Path, name: str) 
     encoding = reference.tiktoken_encoding(name)
     want = of_loaderd(loaderd, name)
     assert fingerprint(encoding) == want
-    if name == "gpt2" or scale.ALL and name != "o200k_base":  # the slowest
+    if name == "gpt2" or (scale.ALL and name != "o200k_base"):  # the slowest
         assert fingerprint(reference.builtin_json(name)) == want
     path = tmp_path / "ranks.tiktoken"
     lines = [base64.b64encode(t) + f" {r}\r\n".encode() for t, r in encoding._mergeable_ranks.items()]
@@ -254,7 +255,7 @@ def test_unknown_patterns_of_tiktoken() -> None:
 
 @pytest.mark.parametrize("what", [3, None, b"x", object()])
 def test_what_is_no_tokenizer(what: object) -> None:
-    with pytest.raises(TypeError, match="tokenizers.Tokenizer"):
+    with pytest.raises(TypeError, match=r"tokenizers.Tokenizer"):
         fingerprint(what)
 
 
@@ -262,5 +263,5 @@ def test_what_is_no_tokenizer(what: object) -> None:
     "text", ["{}", '{"model":{"vocab":{"a":NaN}}}', '{"model":{"type":"BPE","vocab":{},"merges":["a b c"]}}']
 )
 def test_malformed_content(text: str) -> None:
-    with pytest.raises(ValueError, match="tokenizer.json"):
+    with pytest.raises(ValueError, match=r"tokenizer.json"):
         fingerprint(text)

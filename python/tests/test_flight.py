@@ -92,7 +92,7 @@ def test_every_token_of_every_document_arrives_once(daemon, loaderd):
     )
     assert action(d, "seal")[0]["sequence"] == len(documents)
     end = 50256
-    expected = [ids + [end] for ids in tokens_of(loaderd, documents)]
+    expected = [[*ids, end] for ids in tokens_of(loaderd, documents)]
     whole = None
     for world in (1, 2, 4):
         ranks = [

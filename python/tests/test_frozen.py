@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import subprocess
 from collections.abc import Mapping
@@ -14,18 +15,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+
+from loaderd import Client, Sources, Step, publish
+from loaderd.errors import LoaderdError, ProtocolError
+from loaderd.frozen import Frozen
+from loaderd.torch._batch import FIELDS, SOURCE_FIELDS, BatchFormat, make_batch
+from loaderd.torch._buffers import Buffers
 from scale import everything
 from test_columns import NAMES, SETUP, made, send
 from test_import import made_by_libraries
 from test_sources import MIXED
 from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
-
-from loaderd import Client, Step, publish
-from loaderd.errors import LoaderdError, ProtocolError
-from loaderd.frozen import Frozen
-from loaderd import Sources
-from loaderd.torch._batch import FIELDS, SOURCE_FIELDS, BatchFormat, make_batch
-from loaderd.torch._buffers import Buffers
 
 FORMATS = ["arrow", "parquet", "npy", "mds"]
 REQUESTED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
@@ -134,7 +134,7 @@ def test_goes_on_at_every_step(sealed, loaderd, tmp_path):
         Frozen(tmp_path / "x").load_state_dict({"fingerprint": "other", "step": 3})
     with pytest.raises(ValueError, match="no column other"):
         Frozen(tmp_path / "x", columns=["other"])
-    with pytest.raises(LoaderdError, match="cannot divide .* among 3 ranks"):
+    with pytest.raises(LoaderdError, match=r"cannot divide .* among 3 ranks"):
         next(Frozen(tmp_path / "x", world_size=3))
 
 
@@ -170,7 +170,7 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
     data[100] ^= 1
     damaged.write_bytes(data)
     assert "part-00000007.parquet has changed" in refused("--format", "parquet", "--file-steps", "7", "--steps", "0:30")
-    with pytest.raises(LoaderdError, match="part-00000007.parquet has changed"):
+    with pytest.raises(LoaderdError, match=r"part-00000007.parquet has changed"):
         Frozen(folder, check=True)
     manifest = json.loads((folder / "manifest.json").read_text())
     (folder / "manifest.json").write_text(json.dumps(manifest | {"run_id": "another"}))
@@ -221,7 +221,7 @@ def test_other_programs_read_the_files(sealed, loaderd, tmp_path):
     )
     where = tmp_path / "npy" / "part-00000000"
     flat, offsets = np.load(where / "input_ids.npy", mmap_mode="r"), np.load(where / "input_ids.offsets.npy")
-    assert [flat[a:b].tolist() for a, b in zip(offsets, offsets[1:], strict=False)] == ids
+    assert [flat[a:b].tolist() for a, b in itertools.pairwise(offsets)] == ids
 
 
 def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
@@ -317,7 +317,7 @@ def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, na
                 ):
                     same(want, public(step))
     export(loaderd, d, tmp_path / "ids", "arrow", "--columns", "input_ids,cu_seqlens")
-    with pytest.raises(LoaderdError, match="has tokens without a loss, and the export in .* has no column loss_runs"):
+    with pytest.raises(LoaderdError, match=r"has tokens without a loss, and the export in .* has no column loss_runs"):
         list(Frozen(tmp_path / "ids"))
 
 

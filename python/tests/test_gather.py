@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import loaderd
+from loaderd import DocumentTooLargeError, InputChangedError, InvalidDocumentError, Publisher, apublish, publish
+from loaderd.producer._gather import MOST_BYTES
+from loaderd.producer._message import Encoder
 from test_batches import Read, read
 from test_columns import COLUMNS, EACH, FILLS, META, NAMES, SETUP, made, values
 from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
-
-import loaderd
-from loaderd import InvalidDocumentError, DocumentTooLargeError, InputChangedError, Publisher, apublish, publish
-from loaderd.producer._gather import MOST_BYTES
-from loaderd.producer._message import Encoder
 
 END = SETTINGS["tokenizer.end"]
 SEVERAL = {**SETTINGS, "documents.multiple_per_message": True}
@@ -174,8 +174,8 @@ def test_documents_that_are_left_out(daemon: Any) -> None:
     done = publish(sent[:11], **options)
     assert (done.documents, done.rejected, done.position) == (8, 3, 11)
     assert (
-        "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, tokenizer"
-        in str(rejected[0])
+        "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, "
+        "tokenizer" in str(rejected[0])
     )
     assert isinstance(rejected[2], DocumentTooLargeError)
     done = publish(sent, **options)
@@ -348,7 +348,7 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
     with pytest.raises(
         DocumentTooLargeError,
-        match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535",
+        match=r"document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535",
     ):
         publish(rows[1:2], start=1, **options)
     rejected: list[InvalidDocumentError] = []
@@ -359,7 +359,7 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
 
 
 def test_text_has_no_columns() -> None:
-    with pytest.raises(InvalidDocumentError, match="columns requires ids$"):
+    with pytest.raises(InvalidDocumentError, match=r"columns requires ids$"):
         Encoder("web", columns=TYPES).encode({"text": "a", "columns": {"twin": [1]}}, 0)
 
 
@@ -374,5 +374,5 @@ def test_text_has_no_columns() -> None:
     ],
 )
 def test_types_that_are_none(options: Any) -> None:
-    with pytest.raises(ValueError, match="columns|meta"):
+    with pytest.raises(ValueError, match=r"columns|meta"):
         publish([], source="web", **options)

@@ -5,17 +5,17 @@ import re
 
 import pytest
 import torch
-from jobs import losses, run
-from synthetic import assert_same
-from test_masks import attend_dense
-from test_masks import attend_varlen as segment_by_segment
-from tokenized import SETTINGS, documents, publish_tokens
 from torch.nn import functional as F
 
+from jobs import losses, run
 from loaderd import Client
 from loaderd.torch import StepLoader, _device
 from loaderd.torch._device import to_device
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
+from synthetic import assert_same
+from test_masks import attend_dense
+from test_masks import attend_varlen as segment_by_segment
+from tokenized import SETTINGS, documents, publish_tokens
 
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
 kernels = pytest.importorskip("torch.nn.attention.varlen")

@@ -13,11 +13,11 @@ from typing import Any
 
 import nats
 import numpy as np
+
 from environments import site_packages
+from loaderd import Client
 from scale import everything
 from tokenized import SETTINGS
-
-from loaderd import Client
 
 HERE = Path(__file__).resolve().parent
 

@@ -13,15 +13,15 @@ from typing import Any
 import pytest
 import torch
 import transformers
-from jobs import losses, run
-from scale import everything
-from tokenized import SETTINGS, documents, publish_tokens
 from torch.nn import functional as F
 from transformers import modeling_flash_attention_utils
 
 import loaderd
+from jobs import losses, run
 from loaderd.torch import StepLoader
 from loaderd.torch.masks import check_isolation, dense_mask, varlen
+from scale import everything
+from tokenized import SETTINGS, documents, publish_tokens
 
 CLOSE = {"rel": 2e-5}  # the order of additions differs with the number of ranks
 
@@ -145,7 +145,7 @@ def test_data_loaders(url, tmp_path):
     lines = [line.split() for line in run("dataloader.py", "--url", url, "--state", tmp_path / "state.pt").splitlines()]
     by_name = {name: [line[1:] for line in group] for name, group in itertools.groupby(lines, key=lambda line: line[0])}
     with StepLoader(url) as loader:
-        ids = [batch["input_ids"] for _, batch in zip(range(6), loader)]
+        ids = [batch["input_ids"] for _, batch in zip(range(6), loader, strict=False)]
     direct = [f"step {i} rows {tuple(x.shape)} sum {x.sum()}".split() for i, x in enumerate(ids)]
     assert by_name == {"DataLoader": direct, "StatefulDataLoader": direct, "restored": direct[5:]}
 
@@ -205,9 +205,9 @@ MISTAKES = {
 def test_CheckIsolation_RefusesDocumentsThatSeeAnother(batch, mistake):
     implementation, arguments = MISTAKES[mistake]
     model = causal("llama", implementation)
-    with pytest.raises(ValueError, match="depends on another segment of its row.*use_cache=False"):
+    with pytest.raises(ValueError, match=r"depends on another segment of its row.*use_cache=False"):
         check_isolation(lambda b: model(b["input_ids"], position_ids=b["position_ids"], **arguments(b)).logits, batch)
-    with pytest.raises(AssertionError, match="Tensor-likes are not|Scalars are not"):
+    with pytest.raises(AssertionError, match=r"Tensor-likes are not|Scalars are not"):
         check_alone(model, batch, arguments(batch))
 
 

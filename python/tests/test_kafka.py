@@ -16,6 +16,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+
+import loaderd
 import scale
 from environments import site_packages
 from followers import Example, Stored, content, environment, length, state, stored
@@ -23,8 +25,6 @@ from jobs import EXAMPLES
 from scale import everything
 from tokenized import of_text
 from waiting import wait_for
-
-import loaderd
 
 PARTITIONS = 4  # of a topic that the mock cluster creates
 TOPIC = "articles"

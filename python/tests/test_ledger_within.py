@@ -8,10 +8,10 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tokenized import SETTINGS, TOKENIZER
 
 import loaderd
 from loaderd import publish
+from tokenized import SETTINGS, TOKENIZER
 
 SEVERAL = {**SETTINGS, "documents.multiple_per_message": True, "documents.meta.lang": "string", "documents.meta.year": "int64"}
 EVERY = 7

@@ -4,11 +4,11 @@ import time
 
 import pytest
 import torch
-from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
-from loaderd.torch import StepLoader
 from loaderd import RunLength
+from loaderd.torch import StepLoader
+from tokenized import SETTINGS, documents, publish_tokens
 
 SHORT = {
     **SETTINGS,

@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow.flight as flight
 import pytest
-from conftest import ROOT, Daemon
-from test_client_protocol import INFO
-from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
+from conftest import ROOT, Daemon
 from loaderd._local_auth import local_caller
+from test_client_protocol import INFO
+from tokenized import SETTINGS, documents, publish_tokens
 
 READ = "import loaderd, sys\nwith loaderd.Client(sys.argv[1]) as client:\n    print(next(client).index)"
 

@@ -5,13 +5,13 @@ import json
 
 import pytest
 from lightning.pytorch.loggers import CSVLogger
-from tokenized import SETTINGS, documents, publish_tokens
-from waiting import wait_for
 
 import loaderd
 from loaderd.torch import StepLoader
-from loaderd.torch.log import Log, writer
 from loaderd.torch._counts import BatchCounts
+from loaderd.torch.log import Log, writer
+from tokenized import SETTINGS, documents, publish_tokens
+from waiting import wait_for
 
 SHORT = {**SETTINGS, "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 8, "serve.ahead": 2}
 MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3}

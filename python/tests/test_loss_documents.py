@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tokenized import TOKENIZER
 
 from loaderd import InvalidDocumentError, documents
 from loaderd.producer._message import Encoder, Message
+from tokenized import TOKENIZER
 
 JSON = "application/json"
 

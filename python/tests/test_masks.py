@@ -7,8 +7,6 @@ import sys
 import numpy as np
 import pytest
 import torch
-from synthetic import random_masks, random_rows, random_weights, step_of_rows
-from tokenized import TOKENIZER
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -17,6 +15,8 @@ from loaderd.torch import StepLoader
 from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
+from synthetic import random_masks, random_rows, random_weights, step_of_rows
+from tokenized import TOKENIZER
 
 try:
     from torch.nn.attention import flex_attention as flex
@@ -295,7 +295,7 @@ def random_layout(draw: random.Random, rows: int, length: int) -> Tensor:
 
 def test_block_mask_is_the_one_that_torch_builds():
     if flex is None:
-        with pytest.raises(ImportError, match="2.5"):
+        with pytest.raises(ImportError, match=r"2.5"):
             block_mask(torch.ones(1, 8, dtype=torch.int32))
         return
     draw = random.Random(1)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "mixtures"))
-import mixers  # noqa: E402
-import mixture_tables  # noqa: E402
-import order_figures as figures  # noqa: E402
-from mixture_corpus import Corpus  # noqa: E402
+import mixers
+import mixture_tables
+import order_figures as figures
+from mixture_corpus import Corpus
 
 
 def test_off() -> None:

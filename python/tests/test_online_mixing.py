@@ -7,11 +7,11 @@ import subprocess
 
 import numpy as np
 import pytest
+
+import loaderd
 from jobs import killed, losses, run, started
 from scale import everything
 from tokenized import SETTINGS, publish_tokens
-
-import loaderd
 
 MIXED = {
     **SETTINGS,

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "peers"))
-from documents import Documents  # noqa: E402
-from ledger import Account, Ledger  # noqa: E402
-from table import behind, markdown  # noqa: E402
+from documents import Documents
+from ledger import Account, Ledger
+from table import behind, markdown
 
 ROW = 4
 LENGTHS = [3, 4, 1, 6]  # tokens 1-3, 4-7, 8 and 9-14
@@ -169,7 +169,8 @@ def test_tables() -> None:
     small = figures("small", memory=1e6, padding=2000, moved=12_345.0, dropped=18_000)
     text = markdown([figures("loaderd `a`", oldest=700), figures("loaderd `b`", padding=20), offline, small])
     assert text.splitlines() == [
-        "| packer | documents/s with tokens | documents/s, lengths alone | padding | documents cut | cut though they fit a row | tokens dropped "
+        "| packer | documents/s with tokens | documents/s, lengths alone | padding | documents cut | cut though they "
+        "fit a row | tokens dropped "
         "| tokens repeated | memory added | memory of the process | largest age | online |",
         "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
         "| loaderd `a` | 400k | 8.00M | 0.01 % | 10.0 % | 0 | 0 | 0 | 5.0 MB | 20 MB | 700 | yes |",
@@ -177,7 +178,8 @@ def test_tables() -> None:
         "| offline | 400k | 8.00M | 0.01 % | 10.0 % | 0 | 0 | 0 | 9.0 MB | 20 MB | all | no |",
         "| small | 12k | 8.00M | 2 % | 10.0 % | 0 | 20.0 % | 0 | 1.0 MB | 20 MB | 50 | yes |",
         "",
-        "| packer | nearest setting of loaderd | padding: packer, loaderd | largest age: packer, loaderd | documents/s with tokens | loaderd is behind in |",
+        "| packer | nearest setting of loaderd | padding: packer, loaderd | largest age: packer, loaderd | "
+        "documents/s with tokens | loaderd is behind in |",
         "| --- | --- | --- | --- | --- | --- |",
         "| offline | `a` | 0.01 %, 0.01 % | all, 700 | 1.0 times | nothing |",
         "| small | `b` | 2 %, 0.02 % | 50, 50 | 32 times | memory |",

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
 from conftest import ROOT, free_ports
 from environments import site_packages
 from followers import Example, content, environment, length, stored

@@ -3,10 +3,10 @@
 import threading
 
 import pytest
-from waiting import wait_for
 
 import loaderd
 from loaderd import Prefetcher
+from waiting import wait_for
 
 
 class Counting:

@@ -9,11 +9,13 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tools"))
-import prose
+import prose  # noqa: E402 - the path is set above
 
 TEXTS = {
     "page.md": "# A page\n\nIt waits for\nwhoever reads, and `nobody` is code.\n",
-    "package.go": "// Package p waits for whoever reads.\n// F calls told() and x.told.\npackage p\n\nvar s = `nobody`\n",
+    "package.go": (
+        "// Package p waits for whoever reads.\n// F calls told() and x.told.\npackage p\n\nvar s = `nobody`\n"
+    ),
     "module.py": '"""Waits for whoever reads."""\n\nS = "nobody"\n',
 }
 

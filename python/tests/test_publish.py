@@ -24,36 +24,36 @@ import nats.errors
 import nats.js.errors
 import numpy as np
 import pytest
-from conftest import free_ports
-from proxy import Proxy
-from tokenized import SETTINGS, TOKENIZER
-from tokenized import documents as made_up
-from waiting import wait_for
 
+from conftest import free_ports
 from loaderd import (
     TLS,
-    InvalidDocumentError,
     Client,
     ClosedClientError,
     DocumentTooLargeError,
     ForkedClientError,
     InputChangedError,
-    StreamNotFoundError,
+    InvalidDocumentError,
     NotAcceptedError,
     NotPermittedError,
     Publisher,
     PublishError,
     RunIntake,
+    StreamNotFoundError,
     UnreachableError,
     apublish,
     documents,
     publish,
 )
 from loaderd.producer import _run_checks
-from loaderd.producer._stream_readers import StreamReaders, Intake, find_stream_readers
-from loaderd.producer._nats_auth import find_login
 from loaderd.producer._message import Encoder
+from loaderd.producer._nats_auth import find_login
 from loaderd.producer._nats_session import Access, Session
+from loaderd.producer._stream_readers import Intake, StreamReaders, find_stream_readers
+from proxy import Proxy
+from tokenized import SETTINGS, TOKENIZER
+from tokenized import documents as made_up
+from waiting import wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 END = SETTINGS["tokenizer.end"]
@@ -255,7 +255,7 @@ def test_named_input_goes_on_where_it_stands(daemon):
             self.first += count
 
     for rows in (Odd(), documents(Odd(), ids="input_ids")):
-        with pytest.raises(TypeError, match="Odd.skip returned None: want an iterable"):
+        with pytest.raises(TypeError, match=r"Odd.skip returned None: want an iterable"):
             publish(rows, name="part 2", **options)
     with Publisher(name="part 2", **options) as publisher:
         assert publisher.position == 30
@@ -309,7 +309,7 @@ def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp
     plain, tokens = f"nats://{d.nats}", made_up(20)
     monkeypatch.delenv("LOADERD_STREAM__DIR", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotPermittedError, match="producer.token"):
+    with pytest.raises(NotPermittedError, match=r"producer.token"):
         publish(tokens, plain, source="web", tokenizer=TOKENIZER)
     with pytest.raises(NotPermittedError):
         publish(tokens, plain, source="web", tokenizer=TOKENIZER, token="producer_" + 64 * "0")
@@ -345,7 +345,10 @@ def test_no_token_is_sent_to_a_process_that_listens_where_the_daemon_was(tmp_pat
         def impostor() -> None:
             connection, _ = server.accept()
             with connection, connection.makefile("rwb") as lines:
-                info = '"server_id": "N", "version": "2.15.2", "proto": 1, "headers": true, "auth_required": true, "max_payload": 1048576'
+                info = (
+                    '"server_id": "N", "version": "2.15.2", "proto": 1, "headers": true, "auth_required": true, '
+                    '"max_payload": 1048576'
+                )
                 lines.write(f"INFO {{{info}{nonce}}}\r\n".encode())
                 lines.flush()
                 sent.append(lines.readline())
@@ -434,7 +437,9 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
     tokens, other = made_up(40), "sha256:" + "0" * 64
     with pytest.raises(
         NotAcceptedError,
-        match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document",
+        match=(
+            f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"
+        ),
     ):
         publish(tokens, d.nats_url, source="web", tokenizer=other)
     with pytest.raises(NotAcceptedError, match="the documents are texts, and run default accepts only token ids"):
@@ -454,8 +459,8 @@ def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
     done = publish([[1, 2], [1, 5000], {"ids": [1, 2, 3], "loss": [False] * 3}, [6000]], **options)
     assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
     assert (
-        "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)"
-        in caplog.text
+        "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable "
+        "(see loaderd dead list)" in caplog.text
     )
     with Publisher(**options) as publisher:
         publisher.send([1, 2, 3])
@@ -472,7 +477,8 @@ def test_reports_of_another_run_of_the_name_begin_anew():
     assert StreamReaders(reads=("a", "b"), intakes={"a": now}).reads_on(10) == (True, 10)
     assert StreamReaders(reads=("a",), intakes={"a": now}).reads_on(10) == (False, 10)
     assert StreamReaders(reads=("a", "b"), intakes={"a": now}).rejects("") == (
-        f"the documents are texts, and run a accepts only token ids (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
+        f"the documents are texts, and run a accepts only token ids (tokenizer.name: none, fingerprint {TOKENIZER}): "
+        "every document would become a dead letter",
         False,
     )
 
@@ -485,12 +491,15 @@ def test_Audience_RejectsWithTheTokenizerOfEachRun():
     readers = StreamReaders(reads=("qwen", "none", "llama"), intakes=intakes)
     ends = ": every document would become a dead letter"
     assert readers.rejects("f2") == (
-        f"the documents are token ids of the tokenizer f2, and run qwen has tokenizer qwen (f1), and run llama has tokenizer llama (f3){ends}",
+        "the documents are token ids of the tokenizer f2, and run qwen has tokenizer qwen (f1), and run llama has "
+        f"tokenizer llama (f3){ends}",
         False,
     )
     assert readers.rejects("") == (
-        "the documents are texts, and run qwen accepts only token ids (tokenizer.name: qwen, fingerprint f1), and run none accepts only token ids"
-        f" (tokenizer.name: none, fingerprint f2), and run llama accepts only token ids (tokenizer.name: llama, fingerprint f3){ends}",
+        "the documents are texts, and run qwen accepts only token ids (tokenizer.name: qwen, fingerprint f1), and run "
+        "none accepts only token ids"
+        " (tokenizer.name: none, fingerprint f2), and run llama accepts only token ids (tokenizer.name: llama, "
+        f"fingerprint f3){ends}",
         True,
     )
 
@@ -508,7 +517,7 @@ def test_what_came_before_an_error_is_confirmed(daemon):
     assert "1,234 documents are confirmed" in "".join(
         getattr(caught.value, "__notes__", ["1,234 documents are confirmed"])
     )
-    with pytest.raises(InvalidDocumentError, match="document 2: .*dimensions"):
+    with pytest.raises(InvalidDocumentError, match=r"document 2: .*dimensions"):
         publish([*tokens[:2], [[1]], tokens[3]], d.nats_url, source="other", tokenizer=TOKENIZER)
     # With on_reject, publishing continues without documents that cannot be sent.
     rejected: list[InvalidDocumentError] = []
@@ -549,7 +558,7 @@ def test_one_by_one(daemon):
         publisher.send(tokens[0])
         assert stored.acquire(timeout=10)  # without a flush
         assert publisher.published.documents == 1
-        with pytest.raises(InvalidDocumentError, match="require tokenizer=|not a document"):
+        with pytest.raises(InvalidDocumentError, match=r"require tokenizer=|not a document"):
             publisher.send(object())  # type: ignore[arg-type]
         threads = [
             threading.Thread(target=lambda part=part: [publisher.send(t) for t in part])
@@ -665,16 +674,18 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
     assert (done.documents, done.rejected, done.position) == (2, 2, 4)
     assert "row 1: its text is a NoneType" in str(rejected[2])
-    with pytest.raises(InvalidDocumentError, match="cannot read row 1 .KeyError"):
+    with pytest.raises(InvalidDocumentError, match=r"cannot read row 1 .KeyError"):
         publish(documents(rows, ids="ids"), **options)
-    assert in_order(d) == ended([tokens[i] for i in (0, 2, 3, 5)]) + [[0, END], [3, END], *ended([tokens[0]])]
+    assert in_order(d) == [*ended([tokens[i] for i in (0, 2, 3, 5)]), [0, END], [3, END], *ended([tokens[0]])]
 
 
 INTERRUPTED = """
 import sys, threading
 import loaderd
 try:
-    loaderd.publish(({"ids": [i % 900]} for i in range(10**9)), sys.argv[1], source="web", tokenizer=sys.argv[2], progress=print, on_wait=print)
+    documents = ({"ids": [i % 900]} for i in range(10**9))
+    options = {"source": "web", "tokenizer": sys.argv[2]}
+    loaderd.publish(documents, sys.argv[1], **options, progress=print, on_wait=print)
 except KeyboardInterrupt as interrupt:
     print(*getattr(interrupt, "__notes__", ["(no notes before Python 3.11)"]))
 print([t.name for t in threading.enumerate()])
@@ -704,9 +715,10 @@ def test_interrupt_while_publishing(interrupts, daemon, full):
 
 def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     import datasets
-    import reference_tokenizers
     import transformers
     from tokenizers import Tokenizer
+
+    import reference_tokenizers
 
     d = daemon(TEXT)
     gpt2 = subprocess.run(
@@ -754,7 +766,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     small.enable_truncation(16)
     with pytest.raises(ValueError, match="truncates"):
         documents(plain, tokenizer=small)
-    with pytest.raises(InvalidDocumentError, match="cannot read row 0 .*content, url, host, stars"):
+    with pytest.raises(InvalidDocumentError, match=r"cannot read row 0 .*content, url, host, stars"):
         list(documents(plain, text="body"))
 
 
@@ -933,7 +945,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
     try:
         start(0)
         url = f"nats://127.0.0.1:{clients[0]}"
-        with pytest.raises(PublishError, match="waited .* s: JetStream at .* has no leader"):
+        with pytest.raises(PublishError, match=r"waited .* s: JetStream at .* has no leader"):
             publish(["text"], url, source="py", timeout=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
@@ -943,7 +955,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
-        with pytest.raises(StreamNotFoundError, match="has the subject texts.py"):  # the leader's answer is final
+        with pytest.raises(StreamNotFoundError, match=r"has the subject texts.py"):  # the leader's answer is final
             publish(["text"], url, source="py", subject="texts")
     finally:
         for server in servers:
@@ -956,7 +968,7 @@ def test_publish_without_jetstream_is_unreachable(nats_server):
     (port,) = free_ports(1)
     server = subprocess.Popen([nats_server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
     try:
-        with pytest.raises(UnreachableError, match="cannot find the stream of docs.web .* no server responded"):
+        with pytest.raises(UnreachableError, match=r"cannot find the stream of docs.web .* no server responded"):
             publish(["text"], f"nats://127.0.0.1:{port}", source="web", connect_timeout=3)
     finally:
         server.terminate()
@@ -1004,9 +1016,9 @@ def test_password_and_tls(daemon, nats_server, tmp_path):
         publish(tokens[:10], url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="secret")
         context = ssl.create_default_context(cafile=one.with_suffix(".pem"))
         publish(tokens[10:], url.replace("//", "//writer:secret@"), source="web", tokenizer=TOKENIZER, tls=context)
-        with pytest.raises(NotPermittedError, match="(?i)authorization"):
+        with pytest.raises(NotPermittedError, match=r"(?i)authorization"):
             publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="wrong")
-        with pytest.raises(NotPermittedError, match="(?i)certificate"):
+        with pytest.raises(NotPermittedError, match=r"(?i)certificate"):
             publish(
                 tokens,
                 url,
@@ -1027,9 +1039,9 @@ def test_password_and_tls(daemon, nats_server, tmp_path):
 
 
 def test_what_is_no_input_or_no_option_is_refused() -> None:
-    for documents in ("abc", b"abc", {"text": "a"}):
+    for single in ("abc", b"abc", {"text": "a"}):
         with pytest.raises(TypeError, match="want an iterable of documents"):
-            publish(documents, source="web")
+            publish(single, source="web")
     with pytest.raises(TypeError, match=r"unknown options \['id', 'on_rejct'\]"):
         publish(["a"], source="web", on_rejct=print, id="url")
 
@@ -1060,7 +1072,8 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     [(level, text)] = told(named[:50], name="b")
     assert level == "WARNING"
     assert text.startswith(
-        "all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'"
+        "all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the "
+        "first is 'id-0'"
     )
     assert "in the stream as document 1. If they are different documents" in text
     [(level, text)] = told(named, name="c")
@@ -1109,7 +1122,10 @@ def test_runs_that_do_not_read_what_is_published_are_told(daemon, caplog):
         yield from tokens[10:20]
 
     asyncio.run(apublish(sealed_meanwhile(), start=10, **options))
-    want = "is sealed behind document 10: documents published later are not part of it, and no other run reads this stream. A new run"
+    want = (
+        "is sealed behind document 10: documents published later are not part of it, and no other run reads this "
+        "stream. A new run"
+    )
     assert want in told()
     with Publisher(**options) as publisher:
         publisher.send(tokens[20])

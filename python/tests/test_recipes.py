@@ -6,19 +6,19 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tomllib
+
+import loaderd
 from conftest import free_ports
 from environments import environment
 from jobs import BLOCK, EXAMPLES, ROOT, Python, check_part, killed, losses, run, started
 from scale import everything
 from tokenized import SETTINGS, TOKENIZER, documents
-
-import loaderd
 
 HERE = Path(__file__).resolve().parent
 CLOSE = {"rel": 2e-5}  # the order of additions differs with the number of processes

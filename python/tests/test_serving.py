@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import waiting
 from numpy.typing import NDArray
 
 import loaderd
+import waiting
 from loaderd._serve import find_program, flags
 
 SMALL = {"steps.rows": 2, "packing": {"buckets": [64]}, "serve": {"release": "keep"}}
@@ -208,7 +208,8 @@ def test_Serve_ForkedChildKeepsTheFolderWhenItEnds() -> None:
 STUBBORN = """#!{python}
 import json, signal, sys
 signal.signal(signal.SIGTERM, signal.SIG_IGN)
-print(json.dumps({{"msg": "ready", "flight": "grpc://127.0.0.1:1", "http": "http://127.0.0.1:1", "nats": "nats://127.0.0.1:1"}}), flush=True)
+addresses = {{"flight": "grpc://127.0.0.1:1", "http": "http://127.0.0.1:1", "nats": "nats://127.0.0.1:1"}}
+print(json.dumps({{"msg": "ready", **addresses}}), flush=True)
 while True:
     signal.pause()
 """
@@ -218,7 +219,7 @@ def test_Serve_DaemonThatDoesNotStopIsKilledAndNamed(tmp_path: Path) -> None:
     program = tmp_path / "loaderd"
     program.write_text(STUBBORN.format(python=sys.executable))
     program.chmod(0o755)
-    with pytest.raises(loaderd.DaemonNotFoundError, match="did not stop within 0.1 seconds and was killed"):
+    with pytest.raises(loaderd.DaemonNotFoundError, match=r"did not stop within 0.1 seconds and was killed"):
         with loaderd.serve(program=program, stop_timeout=0.1):
             pass
     with (
@@ -233,7 +234,7 @@ def test_the_program_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path / "none"))
     monkeypatch.setattr("sys.executable", str(tmp_path / "none" / "python"))
-    with pytest.raises(loaderd.DaemonNotFoundError, match="`make build`.* LOADERD_BIN.* `make dist`"):
+    with pytest.raises(loaderd.DaemonNotFoundError, match=r"`make build`.* LOADERD_BIN.* `make dist`"):
         find_program()
     program = tmp_path / "loaderd"
     program.write_bytes(b"")

@@ -5,11 +5,11 @@ import re
 from typing import Any
 
 import numpy as np
-import scale
 import yaml
-from jobs import EXAMPLES, killed, run
 
 import loaderd
+import scale
+from jobs import EXAMPLES, killed, run
 
 SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, after one, and after several
 SHORT = 20
@@ -85,7 +85,7 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
         len(a) + 2 for a in answers
     )  # with both end tokens
     assert set.union(*(weights for _, weights in read)) == {1.0, float(np.float32(0.1))}
-    for (_, chats, _, text, *_), (counts, _) in zip(told, read):
+    for (_, chats, _, text, *_), (counts, _) in zip(told, read, strict=False):
         assert chats == counts["chats"].loss_tokens
         assert (
             text < counts["text"].loss_tokens if "text" in counts else text == 0

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
 from environments import environment
 
 ROOT = Path(__file__).resolve().parents[2]

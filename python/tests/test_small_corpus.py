@@ -4,11 +4,11 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
+
 from conftest import Daemon
+from loaderd import Client
 from tokenized import SETTINGS, publish_tokens
 from waiting import wait_for
-
-from loaderd import Client
 
 DEFAULTS = {name: value for name, value in SETTINGS.items() if name.startswith("tokenizer.")}
 

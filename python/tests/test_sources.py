@@ -10,14 +10,14 @@ import pyarrow as pa
 import pyarrow.flight
 import pytest
 import torch
-from test_step import metadata, record
-from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
-from loaderd._step import part_of, step_of
-from loaderd.torch import StepLoader, losses
 from loaderd import MixtureChange, SourceCount
+from loaderd._step import part_of, step_of
 from loaderd._wire import Metadata
+from loaderd.torch import StepLoader, losses
+from test_step import metadata, record
+from tokenized import SETTINGS, documents, publish_tokens
 
 MIXED = {
     **SETTINGS,

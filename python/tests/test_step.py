@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from loaderd import ProtocolError, Step, TooManySegmentsError
-from loaderd import Part
+from loaderd import Part, ProtocolError, Step, TooManySegmentsError
 from loaderd._step import _are_ends, check_ids, part_of, step_of
 from loaderd._wire import Metadata
 
@@ -56,7 +55,7 @@ def record(rows: list[list[list[int]]], bucket: int, dtype: pa.DataType = pa.int
 
 def made(rows: list[list[list[int]]], bucket: int, cuts: list[int], dtype: pa.DataType = pa.int32()) -> Step:
     ends = [0, *cuts, len(rows)]
-    pairs = list(zip(ends[:-1], ends[1:], strict=True))
+    pairs = list(pairwise(ends))
     metas = [metadata(b - a, bucket, i, len(pairs)) for i, (a, b) in enumerate(pairs)]
     return step_of(
         metas, [part_of(record(rows[a:b], bucket, dtype), m) for (a, b), m in zip(pairs, metas, strict=True)]

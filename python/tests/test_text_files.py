@@ -13,8 +13,9 @@ from typing import Any
 import nats
 import pandas
 import pytest
-from conftest import Daemon
 from pyarrow import csv as arrow_csv
+
+from conftest import Daemon
 
 FILES = 150
 

@@ -11,6 +11,7 @@ import unicodedata
 from typing import Any
 
 import pytest
+
 import reference_tokenizers as reference
 from scale import quick, share, thinned
 from texts_for_tokenizers import SEED, adversarial, broken, every_character, mixtures, sources

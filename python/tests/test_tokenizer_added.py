@@ -12,9 +12,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer
+
 import reference_tokenizers as reference
 from scale import quick, thinned
-from tokenizers import Tokenizer
 
 SEED = 20260104
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 import texts_for_tokenizers as texts
 from published_tokenizers import SHA256, published
 from scale import quick, thinned
 from tokenizer_comparison import check, hugging_face_ids, ids_of
-
 
 QUICK = ("claude", "deepseek_v3", "internlm2", "llama2", "qwen3")  # one file of every kind
 

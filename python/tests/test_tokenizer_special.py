@@ -10,14 +10,15 @@ import zlib
 from typing import Any
 
 import pytest
+import tiktoken
+from tokenizers import Tokenizer
+
 import reference_tokenizers as reference
 import texts_for_tokenizers as texts
-import tiktoken
 from loaderd.fingerprint import fingerprint
 from published_tokenizers import published
 from scale import everything, quick
 from tokenizer_comparison import check, decoded, hugging_face_ids, ids_of, run
-from tokenizers import Tokenizer
 
 ROBERTA = {
     "type": "RobertaProcessing",

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+
 import reference_tokenizers as reference
 import texts_for_tokenizers as texts
 from pre_tokenizers_of_models import GPT2, MODELS, PreTokenizer, byte_level, digits, sequence, split
@@ -120,7 +121,8 @@ def random_pattern(rng: random.Random) -> str:
         parts += [rng.choice(CLASSES), rng.choice(CLASSES) + rng.choice(QUANTIFIERS)][rng.randrange(2) :]
         if rng.random() < 0.2:
             parts.append(
-                f"(?:{rng.choice(CLASSES)}{rng.choice(CLASSES)}*|{rng.choice(CLASSES)}){rng.choice(['', '?', '+', '*', '{2,3}'])}"
+                f"(?:{rng.choice(CLASSES)}{rng.choice(CLASSES)}*|{rng.choice(CLASSES)})"
+                f"{rng.choice(['', '?', '+', '*', '{2,3}'])}"
             )
         return "".join(parts) + rng.choice(ENDS)
 

@@ -11,17 +11,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
 import reference_tokenizers as reference
 from scale import share
 from texts_for_tokenizers import adversarial, broken, mixtures, sources
 from tokenizer_comparison import check, hugging_face_ids, ids_of
-from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 SEED = 20260107
 MARK = "\u2581"
 BYTES = [f"<0x{b:02X}>" for b in range(256)]
 MULTILINGUAL = (
-    "naïve façade 中文字符 中文 ここ Ünïcödé été Привет мир سلام 안녕하세요 😀😀 👩\u200d🔬 ½ ﬁ 12 123 1234 \n\n\n  \t x    y "
+    "naïve façade 中文字符 中文 ここ Ünïcödé été Привет мир سلام 안녕하세요 😀😀 👩\u200d🔬 ½ ﬁ 12 123 1234 \n\n\n  \t x    y "  # noqa: E501 - wide characters count twice
     * 40
 )
 
@@ -222,7 +223,7 @@ def texts() -> list[bytes]:
         few = rng.sample(parts, rng.randrange(2, len(parts)))
         found.append("".join(rng.choice(few) for _ in range(rng.randrange(1, 40))).encode())
     lines = [line for text in sources()[::8] for line in text.split(b"\n\n")]
-    found += rng.sample(lines, 100) + [MULTILINGUAL.encode()] + mixtures(100) + broken(40)
+    found += [*rng.sample(lines, 100), MULTILINGUAL.encode(), *mixtures(100), *broken(40)]
     found += [t[:1500] for t in adversarial()[::3]]
     return [
         *found,

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow.flight as flight
-from loaderd.fingerprint import fingerprint
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from loaderd.fingerprint import fingerprint
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ["the first document", "and the second one", "a third"]
@@ -75,5 +76,5 @@ def test_producer_of_tokens(daemon: Callable[..., Any], loaderd: pathlib.Path, t
     with flight.connect(running.flight_url) as client:
         for chunk in client.do_get(flight.Ticket(json.dumps({"step": 0}).encode()), running.with_token):
             got += [i for row in chunk.data["input_ids"].to_pylist() for i in row]
-    documents = sorted(tokenizer.encode(t, add_special_tokens=False).ids + [1] for t in TEXTS)
+    documents = sorted([*tokenizer.encode(t, add_special_tokens=False).ids, 1] for t in TEXTS)
     assert sorted(pieces(got)) == documents

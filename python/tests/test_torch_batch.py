@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from synthetic import assert_same, obvious_batch, random_masks, random_rows, random_weights, step_of_rows
 
 from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
+from synthetic import assert_same, obvious_batch, random_masks, random_rows, random_weights, step_of_rows
 
 
 def form(**changes):

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 import pytest
 import torch
-from scale import share
 
 from loaderd.torch._buffers import Buffers
+from scale import share
 
 SHAPE = (4, 64, torch.int64)
 BYTES = 4 * 64 * 8

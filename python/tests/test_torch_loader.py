@@ -18,12 +18,8 @@ import numpy as np
 import pytest
 import torch
 import torch.distributed as dist
-from rank_processes import row_digests
-from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
-from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils.data import DataLoader
-from waiting import client_threads, no_thread_is_left, wait_for
 
 from loaderd import (
     Client,
@@ -42,6 +38,10 @@ from loaderd.torch import StepLoader
 from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch._state import check_state, make_state
+from rank_processes import row_digests
+from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
+from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens
+from waiting import client_threads, no_thread_is_left, wait_for
 
 END = VOCABULARY - 1
 TOKENS = documents(900)
@@ -203,7 +203,7 @@ def test_questions_before_the_first_batch(sealed):
         assert loader.fingerprint.startswith("sha256:")
         with pytest.raises(ValueError, match=r"no bucket 100: want one of \[64, 128\]"):
             loader.rows(100)
-        with pytest.raises(WorldMismatchError, match="cannot divide the 8 rows .* among 3 ranks"):
+        with pytest.raises(WorldMismatchError, match=r"cannot divide the 8 rows .* among 3 ranks"):
             loader.get_mock_batch()
         with pytest.raises(WorldMismatchError):
             next(loader)
@@ -471,7 +471,7 @@ def test_a_rank_that_stops_reading(daemon):
 def test_no_daemon():
     with StepLoader("grpc://127.0.0.1:1", connect_timeout=0.3) as loader:
         for use in (lambda: next(loader), loader.state_dict, lambda: loader.buckets, lambda: loader.commit(1)):
-            with pytest.raises(UnreachableError, match="127.0.0.1:1"):
+            with pytest.raises(UnreachableError, match=r"127.0.0.1:1"):
                 use()
 
 

@@ -10,12 +10,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import ModuleType, SimpleNamespace
 
 import pytest
-from tokenized import SETTINGS, TOKENIZER
-from tokenized import documents as made_up
 
 from loaderd import Client, publish
 from loaderd.producer._message import Encoder
 from loaderd.producer._trace import traceparent
+from tokenized import SETTINGS, TOKENIZER
+from tokenized import documents as made_up
 
 
 def span(trace: int, sampled: bool = True) -> ModuleType:

@@ -8,12 +8,12 @@ from typing import Any
 from unicodedata import normalize
 
 import pytest
-from published_tokenizers import published
-from test_batches import read as read_several
-from test_chat_daemon import read
 from tokenizers import Tokenizer
 
 from loaderd import publish
+from published_tokenizers import published
+from test_batches import read as read_several
+from test_chat_daemon import read
 
 SMALL = {
     "packing.buckets": "256",

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterator
 import pyarrow as pa
 import pyarrow.flight as flight
 import pytest
+
+import loaderd
 from conftest import Daemon, free_ports
+from loaderd import Client, Prefetcher, _stall_log, _step_stream
+from loaderd.torch import StepLoader
 from test_client_protocol import INFO, SCHEMA, message
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
-
-import loaderd
-from loaderd import Client, Prefetcher, _stall_log, _step_stream
-from loaderd.torch import StepLoader
 
 
 @pytest.fixture(autouse=True)

@@ -106,7 +106,8 @@ def mixtures(count: int, seed: int = SEED) -> list[bytes]:
     """Returns short random strings: mostly characters that patterns treat specially, and characters around class
     borders."""
     rng = random.Random(seed)
-    special = list(" \t\r\n\v\f\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>") + [
+    special = [
+        *list(" \t\r\n\x0b\x0c\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>"),
         "ſ",
         "K",
         "\n\n",

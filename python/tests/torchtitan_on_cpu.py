@@ -52,7 +52,8 @@ def dense(
 
 
 utils.device_type, utils.device_module = "cpu", Device()
-from torchtitan.models.common.attention import FlexAttention  # noqa: E402: modules take the names above from there as they are imported
+# Modules take the names above from there as they are imported.
+from torchtitan.models.common.attention import FlexAttention  # noqa: E402
 
 FlexAttention._compiled_flex_attn = staticmethod(dense)
 runpy.run_module("torchtitan.train", run_name="__main__")

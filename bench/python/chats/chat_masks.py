@@ -1,4 +1,6 @@
-"""The tokens and losses of the same chats in TRL's SFTTrainer, Axolotl's `chat_template` strategy and loaderd's publisher."""
+"""The tokens and losses of the same chats in TRL's SFTTrainer, Axolotl's `chat_template` strategy and loaderd's
+publisher.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,14 @@ from pathlib import Path
 from typing import Any
 
 from chat_tokenizers import read_parts
-
-from loaderd import InvalidDocumentError, Chat
+from loaderd import Chat, InvalidDocumentError
 
 Masked = tuple[list[int], list[bool]]
 """Ids, and which of them have a loss."""
 
 
 def loaderd(tokenizer: Any, chats: list[list[dict[str, Any]]], **arguments: Any) -> list[Masked | str]:
-    """Returns those of the published parts, each tokenized separately as in a run; the error of a chat that is refused."""
+    """Returns those of the published parts, each tokenized separately as in a run; the error of a refused chat."""
     made = Chat(tokenizer, **arguments)
 
     def one(chat: list[dict[str, Any]]) -> Masked | str:
@@ -70,7 +71,9 @@ def trl(tokenizer: Any, chats: list[list[dict[str, Any]]], folder: Path) -> list
 
 
 def axolotl(tokenizer: Any, chats: list[list[dict[str, Any]]], template: str, ends: list[str]) -> list[Masked]:
-    """Returns those of the `chat_template` strategy with its defaults (the assistant's turns and their end token), where `ends` may end a turn."""
+    """Returns those of the `chat_template` strategy with its defaults (the assistant's turns and their end token),
+    where `ends` may end a turn.
+    """
     logging.disable(logging.WARNING)
     from axolotl.prompt_strategies.chat_template import ChatTemplatePrompter, ChatTemplateStrategy
 

@@ -46,7 +46,9 @@ def compared(name: str, of: str, folder: Path) -> str:
 
 
 def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: Any) -> str:
-    """Returns the tokens with a loss, of all tokens, and if the tokens are equal the number of TRL's that have none (-)."""
+    """Returns the tokens with a loss, of all tokens, and if the tokens are equal the number of TRL's that have none
+    (-).
+    """
     made = [(one, theirs) for one, theirs in zip(column, trl, strict=True) if not isinstance(one, str)]
     words = [f"{sum(sum(loss) for (_, loss), _ in made)}/{sum(len(ids) for (ids, _), _ in made)}"] if made else []
     less, more, other = Counter[str](), Counter[str](), 0

@@ -1,7 +1,10 @@
-"""Compares reading of every format that `loaderd import` reads with the original library: run.py --loaderd BIN [--megabytes N] [--rounds N].
+"""Compares reading of every format that `loaderd import` reads with the original library: run.py --loaderd BIN
+[--megabytes N] [--rounds N].
 
-Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd runs `import --dry-run`,
-which also counts; the library runs in a loop that takes each document and its length. Prints the table of bench/notes/stream.md."""
+Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd
+runs `import --dry-run`, which also counts; the library runs in a loop that takes each document and its length. Prints a
+table for docs/results/benchmarks.md.
+"""
 
 from __future__ import annotations
 
@@ -302,7 +305,8 @@ def main() -> None:
             (documents,) = counts
             a, b = best(ours), best(theirs)
             print(
-                f"| {name} | {documents:,} | {size:.0f} | {size / a:,.0f} | {documents / a:,.0f} | {library} | {size / b:,.0f} | {documents / b:,.0f} | {b / a:.1f} |",
+                f"| {name} | {documents:,} | {size:.0f} | {size / a:,.0f} | {documents / a:,.0f} | {library} | "
+                f"{size / b:,.0f} | {documents / b:,.0f} | {b / a:.1f} |",
                 flush=True,
             )
         finally:

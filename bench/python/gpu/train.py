@@ -1,10 +1,11 @@
-"""Trains a GPT of 124M parameters on a GPU from a daemon that receives text meanwhile, and, as the baseline, from one preloaded batch.
+"""Trains a GPT of 124M parameters on a GPU from a daemon that receives text meanwhile, and, as the baseline, from one
+preloaded batch.
 
     make bench-gpu
     python bench/python/gpu/train.py --loaderd bin/loaderd --text "$(go env GOROOT)/src"
 
-Baseline and stream alternate. Text is published, tokenized (gpt2), packed and shuffled while the GPU trains. A wait is the time that the trainer
-spends in taking a batch. Prints one JSON object.
+Baseline and stream alternate. Text is published, tokenized (gpt2), packed and shuffled while the GPU trains. A wait is
+the time that the trainer spends in taking a batch. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -31,7 +32,6 @@ PYTHON = Path(__file__).resolve().parents[3] / "python"
 sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests")]
 
 from conftest import daemons  # noqa: E402
-
 from loaderd.torch import StepLoader  # noqa: E402
 from loaderd.torch.masks import block_mask  # noqa: E402
 

@@ -27,7 +27,9 @@ SETTINGS = {
 
 
 def documents(tokens: int, seed: int = 7) -> Iterator[np.ndarray]:
-    """Yields documents with at least `tokens` tokens in total, each uint16 [n], without the end-of-document token that the daemon appends."""
+    """Yields documents with at least `tokens` tokens in total, each uint16 [n], without the end-of-document token that
+    the daemon appends.
+    """
     rng = np.random.default_rng(seed)
     while tokens > 0:
         lengths = np.maximum(1, rng.lognormal(MU, SIGMA, 1024).astype(np.int64))

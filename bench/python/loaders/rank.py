@@ -1,4 +1,5 @@
-"""One rank of the benchmark: a process that opens loaders and reads from them on command, with one JSON object per line.
+"""One rank of the benchmark: a process that opens loaders and reads from them on command, with one JSON object per
+line.
 
     rank.py FOLDER RANK WORLD
 
@@ -32,8 +33,9 @@ class Rank:
 
     def ready(self) -> dict[str, Any]:
         """Imports the modules of the first batch, so that no daemon plans ahead meanwhile."""
-        import loaderd.torch  # noqa: F401
         import pandas  # noqa: F401 - pyarrow does, with the first array
+
+        import loaderd.torch  # noqa: F401
 
         return {}
 

@@ -1,5 +1,6 @@
-"""A trainer that starts and takes its first batch in the middle of a run. Prints the seconds from its start until imports are done and until the
-first batch.
+"""A trainer that starts and takes its first batch in the middle of a run.
+
+Prints the seconds from its start until imports are done and until the first batch.
 
     resume.py URL STATE START: the loader's state as JSON, and the start time of this process, by the clock
 """

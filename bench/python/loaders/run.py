@@ -3,9 +3,9 @@
     make bench-loaders
     python bench/python/loaders/run.py --loaderd bin/loaderd --steps 200 --rounds 1 --only memory-mapped
 
-loaderd.publish sends documents to a daemon. Its rows are read once and written to a file, from which the other loaders' formats are created.
-Rounds alternate between all loaders, so that a busy machine slows them equally; each figure is the median of its rounds. Daemon, server, ranks and
-workers share two cores.
+loaderd.publish sends documents to a daemon. Its rows are read once and written to a file, from which the other loaders'
+formats are created. Rounds alternate between all loaders, so that a busy machine slows them equally; each figure is the
+median of its rounds. Daemon, server, ranks and workers share two cores.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Ranks:
         return answers
 
     def read(self, loader: str, steps: int, server: int | None = None, **arguments: Any) -> dict[str, float]:
-        """Returns tokens per second of all ranks together, and CPU nanoseconds per token of all processes, including the server."""
+        """Returns tokens per second of all ranks together, and CPU nanoseconds per token of all processes, including
+        the server.
+        """
         everybody = [p.pid for p in self.processes] + ([] if server is None else [server])
         self.do("open", loader=loader, warm=WARM, **arguments)
         try:
@@ -165,7 +167,9 @@ def check(binary: Path, folder: Path, chosen: list[str], steps: int) -> list[str
 
 
 def resume(binary: Path, folder: Path, steps: int) -> dict[str, dict[str, float]]:
-    """Returns the seconds from a trainer's start to its first batch, and until a daemon that is started before it is ready."""
+    """Returns the seconds from a trainer's start to its first batch, and until a daemon that is started before it is
+    ready.
+    """
     out: dict[str, dict[str, float]] = {}
     d = Daemon(binary, folder, SETTINGS | {"run": "live-1-0-1"}).start()
     try:

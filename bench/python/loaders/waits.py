@@ -1,5 +1,5 @@
-"""Measures how long a trainer waits for a step: one that requests it late, because it computes meanwhile, and one that requests it immediately.
-Prints JSON.
+"""Measures how long a trainer waits for a step: one that requests it late, because it computes meanwhile, and one that
+requests it immediately. Prints JSON.
 
     waits.py URL STEPS SECONDS-OF-COMPUTING
 """

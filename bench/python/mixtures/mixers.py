@@ -1,7 +1,7 @@
 """The mixing of sources in each library: each configured in its own terms, with one small common interface.
 
-A sample is (source, index). The caller defines what a sample is (a document, or a row of tokens of one source that was cut in
-advance). These libraries mix samples.
+A sample is (source, index). The caller defines what a sample is (a document, or a row of tokens of one source that was
+cut in advance). These libraries mix samples.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,8 +20,10 @@ Samples = np.ndarray  # int64 [n, 2]: source and index
 
 
 class Mix:
-    """One pass over a mixture of sources with these numbers of samples. `take(n)` returns the next samples, `state()` the position as the library
-    saves it."""
+    """One pass over a mixture of sources with these numbers of samples.
+
+    `take(n)` returns the next samples, `state()` the position as the library saves it.
+    """
 
     def __init__(
         self,
@@ -31,8 +33,10 @@ class Mix:
         state: Any = None,
         history: Sequence[tuple[int, Sequence[float]]] = (),
     ) -> None:
-        """`state` is one that a mix of the same sources has saved, under the same weights or others. `history` has the previous weights, and the
-        sample at which each took effect, for libraries that accept them."""
+        """`state` is one that a mix of the same sources has saved, under the same weights or others.
+
+        `history` has the previous weights, and the sample at which each took effect, for libraries that accept them.
+        """
         raise NotImplementedError
 
     def take(self, n: int) -> Samples:
@@ -155,8 +159,11 @@ class TorchData(Mix):
 
 
 class Mosaic(Mix):
-    """StreamingDataset with a proportion per stream, shuffled globally ("naive"). Without a shuffle it reads one stream after the other. The other
-    shuffle methods keep to few files at a time, so that some streams are read early."""
+    """StreamingDataset with a proportion per stream, shuffled globally ("naive").
+
+    Without a shuffle it reads one stream after the other. The other shuffle methods keep to few files at a time, so
+    that some streams are read early.
+    """
 
     shuffled = True
 
@@ -184,7 +191,7 @@ class Mosaic(Mix):
             self.done = state["sample_in_epoch"]
         self.samples = self._samples()
 
-    written: dict[tuple[int, ...], str] = {}
+    written: ClassVar[dict[tuple[int, ...], str]] = {}
 
     @classmethod
     def _written(cls, sizes: tuple[int, ...]) -> str:
@@ -221,7 +228,10 @@ class Mosaic(Mix):
 
 
 class Megatron(Mix):
-    """BlendedDataset: an index of all samples, computed before the training by the error of each source so far. The state is the position in it."""
+    """BlendedDataset: an index of all samples, computed before the training by the error of each source so far.
+
+    The state is the position in it.
+    """
 
     drawn = False
     LENGTH = 2_000_000
@@ -247,7 +257,9 @@ class Megatron(Mix):
 
 
 class _Part:
-    """The members of a dataset that BlendedDataset needs: it is as long as necessary, as a GPTDataset of several epochs is."""
+    """The members of a dataset that BlendedDataset needs: it is as long as necessary, as a GPTDataset of several epochs
+    is.
+    """
 
     index_split = SimpleNamespace(name="train")
 
@@ -262,7 +274,10 @@ class _Part:
 
 
 class Levanter(Mix):
-    """MixtureDataset: blocks of samples, each with the same number of every source. Weights change by stages, which begin with a block."""
+    """MixtureDataset: blocks of samples, each with the same number of every source.
+
+    Weights change by stages, which begin with a block.
+    """
 
     drawn = False
     BLOCK = 2048

@@ -1,4 +1,6 @@
-"""The sources of the comparison: lengths of documents, and the samples in each way of using a library that mixes samples."""
+"""The sources of the comparison: lengths of documents, and the samples in each way of using a library that mixes
+samples.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,9 @@ import numpy as np
 
 
 def off(sources: np.ndarray, tokens: np.ndarray, weights: Sequence[float], at: Sequence[int]) -> list[float]:
-    """Returns the largest deviation of a source from its share of the tokens, after each number of tokens in `at`; NaN for more tokens than the
-    order has."""
+    """Returns the largest deviation of a source from its share of the tokens, after each number of tokens in `at`; NaN
+    for more tokens than the order has.
+    """
     target = np.asarray(weights, float) / sum(weights)
     ends = np.cumsum(tokens)
     out = []
@@ -24,7 +25,9 @@ def off(sources: np.ndarray, tokens: np.ndarray, weights: Sequence[float], at: S
 
 
 def repeated_and_lost(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
-    """Returns the numbers of samples [n, 2] that are repeated after a resume, and of those that never follow although later ones of their source do."""
+    """Returns the numbers of samples [n, 2] that are repeated after a resume, and of those that never follow although
+    later ones of their source do.
+    """
     key = lambda samples: samples[:, 0] << 40 | samples[:, 1]  # noqa: E731
     repeated = np.isin(key(after), key(before)).sum()
     lost = 0

@@ -16,9 +16,10 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 import mixers
 import mixture_tables
-import numpy as np
 import order_figures as figures
 from mixture_corpus import Corpus
 
@@ -58,9 +59,10 @@ class Loaderd:
         done = subprocess.run(
             [self.program, *flags], input=json.dumps(request), capture_output=True, text=True, check=True
         )
-        read = lambda path, width, there: (
-            (np.fromfile(path, "<u4") if there else np.zeros(0)).astype(np.int64).reshape(-1, width)
-        )  # noqa: E731
+
+        def read(path: str, width: int, there: object) -> np.ndarray:
+            return (np.fromfile(path, "<u4") if there else np.zeros(0)).astype(np.int64).reshape(-1, width)
+
         return read(paths[0], 2, written), read(paths[1], 3, steps and written), json.loads(done.stdout)
 
     def measure(self, s: dict[str, Any]) -> dict[str, Any]:
@@ -101,7 +103,10 @@ class Loaderd:
         return out
 
     def change(self, corpus: Corpus, s: dict[str, Any]) -> dict[str, Any]:
-        """As single.change: `documents` documents, a restart under other weights, as many more. Shares are of tokens, as weights are."""
+        """As single.change: `documents` documents, a restart under other weights, as many more.
+
+        Shares are of tokens, as weights are.
+        """
         old, new = s["weights"]
         at, lengths = s["at"][-2], corpus.lengths
         plain, _, _ = self.mix(lengths, [old], tokens=2 * at)

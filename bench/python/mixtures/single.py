@@ -15,8 +15,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import mixers
 import numpy as np
+
+import mixers
 import order_figures as figures
 import two_epochs
 from mixture_corpus import Corpus
@@ -38,7 +39,9 @@ def shares(
 
 
 def change(mixer: type[mixers.Mix], sizes: list[int], n: int, old: list[float], new: list[float]) -> dict[str, Any]:
-    """Takes n samples, resumes under other weights, and takes n more; also checks whether a resume under the same weights gives the same samples."""
+    """Takes n samples, resumes under other weights, and takes n more; also checks whether a resume under the same
+    weights gives the same samples.
+    """
     first = mixer(sizes, old)
     before, state = first.take(n), first.state()
     same = np.array_equal(first.take(n), mixer(sizes, old, state=state).take(n))

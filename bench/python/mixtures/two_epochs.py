@@ -1,12 +1,15 @@
-"""Two epochs of one source of n documents, in each library's shuffled order: the orders of both as arrays of document numbers."""
+"""Two epochs of one source of n documents, in each library's shuffled order: the orders of both as arrays of document
+numbers.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-import mixers
 import numpy as np
+
+import mixers
 
 Orders = tuple[np.ndarray, np.ndarray]
 

@@ -1,4 +1,7 @@
-"""Axolotl: `MultipackBatchSampler` on the lengths, with its defaults. It returns indices; the rows are joined as its collator joins them."""
+"""Axolotl: `MultipackBatchSampler` on the lengths, with its defaults.
+
+It returns indices; the rows are joined as its collator joins them.
+"""
 
 from __future__ import annotations
 

@@ -28,7 +28,10 @@ class Documents:
         return len(self.lengths)
 
     def arrive(self, longest: int) -> Iterator[np.ndarray]:
-        """Yields the documents in order. Those longer than `longest` are split into several pieces, for packers with that limit."""
+        """Yields the documents in order.
+
+        Those longer than `longest` are split into several pieces, for packers with that limit.
+        """
         bounds = self.offsets.tolist()
         for self.arrived in range(1, len(bounds)):
             start, end = bounds[self.arrived - 1], bounds[self.arrived]

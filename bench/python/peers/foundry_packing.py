@@ -1,7 +1,7 @@
 """LLM Foundry: `BinPackCollator` around a collator that pads, on the batches of a data loader.
 
-Its `packing_ratio` determines how many documents make a batch of rows. It is the largest one that drops no documents, either of the twenty that its `auto`
-tries, or of all tenths. It accepts no document longer than a row.
+Its `packing_ratio` determines how many documents make a batch of rows. It is the largest one that drops no documents,
+either of the twenty that its `auto` tries, or of all tenths. It accepts no document longer than a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Grain: its packing transformations of a streamed dataset. First fit and best fit accept no document longer than a row."""
+"""Grain: its packing transformations of a streamed dataset.
+
+First fit and best fit accept no document longer than a row.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The actual output of a packer, counted from its rows and not from its own figures.
 
-The tokens of all documents are numbered from 1 through the whole input, and 0 is padding. Each token of a row therefore identifies its document,
-and each is accounted for: emitted once, several times, or not at all.
+The tokens of all documents are numbered from 1 through the whole input, and 0 is padding. Each token of a row therefore
+identifies its document, and each is accounted for: emitted once, several times, or not at all.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Account:
 
 
 class Ledger:
-    """Records rows as a packer emits them. Rows longer than `row` tokens, and tokens that are not in the input, are errors."""
+    """Records rows as a packer emits them.
+
+    Rows longer than `row` tokens, and tokens that are not in the input, are errors.
+    """
 
     def __init__(self, lengths: np.ndarray, row: int) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
@@ -45,7 +48,9 @@ class Ledger:
         self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # first tokens and lengths of the pieces
 
     def add(self, values: np.ndarray, sizes: np.ndarray, arrived: np.ndarray) -> None:
-        """Adds rows that are concatenated in values: row i has sizes[i] tokens and was emitted when arrived[i] documents had arrived."""
+        """Adds rows that are concatenated in values: row i has sizes[i] tokens and was emitted when arrived[i]
+        documents had arrived.
+        """
         if len(sizes) and sizes.max() > self.row:
             raise ValueError(f"a row of {sizes.max()} tokens, longer than {self.row}")
         if sizes.sum() != len(values):

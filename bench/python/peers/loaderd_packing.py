@@ -1,4 +1,6 @@
-"""loaderd: the packers of packonline in a Go program, which writes its rows to a pipe for the same ledger as the other packers."""
+"""loaderd: the packers of packonline in a Go program, which writes its rows to a pipe for the same ledger as the other
+packers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ import numpy as np
 from documents import Documents
 from ledger import Ledger
 
-# Pools and maximum ages: the defaults, and the ages that are comparable with packers that hold back fewer documents: those of batches of 4,096 and of
+# Pools and maximum ages: the defaults, and the ages that are comparable with packers that hold back fewer documents:
+# those of batches of 4,096 and of
 # 1,000 documents, and of 64 open rows.
 BOUNDS = [(4096, 16384), (2048, 4095), (256, 999), (32, 168)]
 # Methods that the binary lacks are skipped.

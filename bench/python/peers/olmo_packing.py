@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import tempfile
 from collections.abc import Iterator
 from functools import partial
@@ -38,7 +39,7 @@ def prepare(documents: Documents, row: int, *, strategy: str) -> Ready:
 
         def get_document_offsets(self) -> Iterator[tuple[int, int]]:
             bounds = documents.offsets.tolist()
-            return zip(bounds[:-1], bounds[1:])
+            return itertools.pairwise(bounds)
 
         def __reduce__(self) -> tuple[Any, ...]:
             return latest, ()

@@ -1,4 +1,7 @@
-"""The interface of a packer in the comparison. Each other module of this folder implements it for one library, in its PACKERS."""
+"""The interface of a packer in the comparison.
+
+Each other module of this folder implements it for one library, in its PACKERS.
+"""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     make bench-peers
     python bench/python/peers/run.py --loaderd bin/peers --documents 20000 --only grain
 
-Each packer runs in a separate process: with tokens, its rows discarded as they are emitted; on the lengths alone, if it can; and once more without
-a clock, where a ledger accounts for every token of its rows.
+Each packer runs in a separate process: with tokens, its rows discarded as they are emitted; on the lengths alone, if it
+can; and once more without a clock, where a ledger accounts for every token of its rows.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def check(ready: Ready, documents: Documents, row: int) -> Account:
         (values, sizes, np.full(len(sizes), documents.arrived)) for values, sizes in (ready.counted or ready.rows)()
     )
     while some := list(islice(rows, 256)):
-        ledger.add(*(np.concatenate(parts) for parts in zip(*some)))
+        ledger.add(*(np.concatenate(parts) for parts in zip(*some, strict=False)))
     return ledger.close()
 
 

@@ -1,4 +1,6 @@
-"""Loads one module of an installed package without the package, whose other modules have far more requirements than packing."""
+"""Loads one module of an installed package without the package, whose other modules have far more requirements than
+packing.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,10 @@ from typing import Any
 
 
 def load(package: str, path: str, given: dict[str, dict[str, Any]]) -> ModuleType:
-    """Returns the module of `package` at `path`, unchanged. `given` replaces its imports: the names of modules and their members."""
+    """Returns the module of `package` at `path`, unchanged.
+
+    `given` replaces its imports: the names of modules and their members.
+    """
     for name, names in given.items():
         parts = name.split(".")
         for n in range(1, len(parts) + 1):

@@ -1,4 +1,4 @@
-"""The tables of the comparison: the figures of every packer, and each packer with the most similar setting of loaderd."""
+"""The tables of the comparison: figures of every packer, and each packer with the most similar setting of loaderd."""
 
 from __future__ import annotations
 
@@ -79,12 +79,17 @@ def beside(r: Result, ours: Result) -> tuple[str, ...]:
 
 
 def nearest(ours: list[Result], r: Result) -> Result:
-    """Returns the setting that is worse than r in the fewest columns; of those the one that cuts the fewest documents, and then pads least."""
+    """Returns the setting that is worse than r in the fewest columns; of those the one that cuts the fewest documents,
+    and then pads least.
+    """
     return min(ours, key=lambda o: (len(behind(o, r)), o["cut"] / o["documents"], o["padding"] / o["slots"]))
 
 
 def behind(a: Result, b: Result) -> list[str]:
-    """Returns the columns in which a is worse than b. The number of documents longer than a row does not depend on the packer."""
+    """Returns the columns in which a is worse than b.
+
+    The number of documents longer than a row does not depend on the packer.
+    """
     worse = {
         "documents/s with tokens": a["moved"] < b["moved"],
         "documents/s, lengths alone": "alone" in a and "alone" in b and a["alone"] < b["alone"],

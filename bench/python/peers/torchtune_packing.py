@@ -1,4 +1,4 @@
-"""torchtune: `PackedDataset`, next fit, which accepts no document longer than a row unless it may split any document."""
+"""torchtune: `PackedDataset`, next fit. It accepts no document longer than a row unless it may split any document."""
 
 from __future__ import annotations
 

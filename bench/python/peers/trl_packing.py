@@ -1,4 +1,6 @@
-"""TRL: `pack_dataset`, as SFTTrainer calls it, on a streamed dataset (which it packs in batches of 1,000 documents) and on all documents."""
+"""TRL: `pack_dataset`, as SFTTrainer calls it, on a streamed dataset (which it packs in batches of 1,000 documents) and
+on all documents.
+"""
 
 from __future__ import annotations
 

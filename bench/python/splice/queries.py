@@ -1,8 +1,9 @@
-"""Sends bm25s and faiss the queries that splice sends to its own index: for every document of a pool, the most related other one.
+"""Sends bm25s and faiss the queries that splice sends to its own index: for every document of a pool, the most related
+other one.
 
-`bin/splice -hand` writes the pools, a folder each, with splice's own answers; the measurements are written as JSON. Each library gets its fastest
-suitable index (bm25s: numba backend; faiss: a flat index of float32 inner products), one thread, and one query at a time, because the pool changes
-with every row.
+`bin/splice -hand` writes the pools, a folder each, with splice's own answers; the measurements are written as JSON.
+Each library gets its fastest suitable index (bm25s: numba backend; faiss: a flat index of float32 inner products), one
+thread, and one query at a time, because the pool changes with every row.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from pathlib import Path
 
 os.environ.update(OMP_NUM_THREADS="1", NUMBA_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")
 
-import bm25s  # noqa: E402
-import faiss  # noqa: E402
-import numpy as np  # noqa: E402
+import bm25s
+import faiss
+import numpy as np
 
 
 def asked(name: str, paths: list[str], best: Callable[[int], int], seconds: float) -> dict[str, str | float]:

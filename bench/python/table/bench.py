@@ -1,4 +1,6 @@
-"""The resources of every entry of the table: built programs, environments of Python, a folder, and the extent of the work."""
+"""The resources of every entry of the table: built programs, environments of Python, a folder, and the extent of the
+work.
+"""
 
 from __future__ import annotations
 
@@ -40,13 +42,12 @@ class Bench:
         if cores is not None:
             words = ["taskset", "--cpu-list", ",".join(map(str, first_cores(cores))), *words]
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
-        done = subprocess.run(
-            words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more
-        )
+        done = subprocess.run(words, cwd=ROOT, env=environment, capture_output=True, text=True, **more)
         if done.returncode != 0:
             last = (done.stderr.strip().splitlines() or ["no output"])[-1]
             raise RuntimeError(
-                f"{Path(words[0]).name if cores is None else Path(words[3]).name} exited with {done.returncode}: {last[:300]}"
+                f"{Path(words[0]).name if cores is None else Path(words[3]).name} exited with {done.returncode}: "
+                f"{last[:300]}"
             )
         return done.stdout
 

@@ -30,7 +30,10 @@ class Change:
         return grown if self.new.better == "lower" else -grown
 
     def __str__(self) -> str:
-        return f"{self.new.name}: {self.old.ratio:.3g} -> {self.new.ratio:.3g} of {self.new.baseline_name}, worse by {100 * self.loss:.0f} %"
+        return (
+            f"{self.new.name}: {self.old.ratio:.3g} -> {self.new.ratio:.3g} of {self.new.baseline_name}, worse by "
+            f"{100 * self.loss:.0f} %"
+        )
 
 
 def worse(changes: Iterable[Change]) -> list[Change]:

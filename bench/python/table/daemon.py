@@ -16,7 +16,10 @@ from measures import Measure
 
 READY_SECONDS = 60
 SETTLED_SECONDS = 3  # after which an idle daemon has freed the memory of its start
-CLIENT = "import pyarrow.flight; print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
+CLIENT = (
+    "import pyarrow.flight; print(next(line.split()[1] for line in open('/proc/self/status') if "
+    "line.startswith('VmRSS')))"
+)
 TORCH = "import time; began = time.perf_counter(); import torch; print(time.perf_counter() - began)"
 
 

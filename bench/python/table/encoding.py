@@ -1,4 +1,6 @@
-"""Encoding text, compared with the fastest of the other tokenizers: every vocabulary, one core and two, warm and cold; and random bytes."""
+"""Encoding text, compared with the fastest of the other tokenizers: every vocabulary, one core and two, warm and cold;
+and random bytes.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,10 @@ def write(path: Path, document: bytes) -> Path:
 
 
 def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
-    """Returns the figures of bench/tokenizers. If the other libraries cannot be installed, they are of loaderd alone, with the reason."""
+    """Returns the figures of bench/tokenizers.
+
+    If the other libraries cannot be installed, they are of loaderd alone, with the reason.
+    """
     note = ""
     try:
         interpreter = python("tokenizers")

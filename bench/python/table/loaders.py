@@ -14,7 +14,9 @@ OURS = "StepLoader, input_ids"
 
 
 def loaders(bench: Bench) -> Iterator[Measure]:
-    """One rank and two, into tensors, from a daemon that packs at the same time, and from one that reads the documents of its plan again."""
+    """One rank and two, into tensors, from a daemon that packs at the same time, and from one that reads the documents
+    of its plan again.
+    """
     found = bench.folder / "loaders.json"
     size = ["--steps", 20, "--rounds", 1, "--worlds", "1"] if bench.moment else ["--steps", 300, "--rounds", 3]
     command = [

@@ -1,4 +1,6 @@
-"""Loading a tokenizer on one core, compared with the reference with the same vocabulary: built-in ones and published files."""
+"""Loading a tokenizer on one core, compared with the reference with the same vocabulary: built-in ones and published
+files.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from bench import PYTHON, Bench, python
 from measures import Measure
 
 sys.path.append(str(PYTHON / "tests"))
-from published_tokenizers import published  # noqa: E402
+from published_tokenizers import published
 
 BUILTIN = {"gpt2": "gpt2", "cl100k": "cl100k_base", "o200k": "o200k_base"}
 FILES = ("llama3", "deepseek_v3", "gemma3")
@@ -51,6 +53,9 @@ def built_in(bench: Bench, name: str) -> Path:
     path = bench.kept / "tokenizers.data" / f"{name}.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        write = "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import encoders; encoders.write_builtin(sys.argv[2], pathlib.Path(sys.argv[3]))"
+        write = (
+            "import sys, pathlib; sys.path.insert(0, sys.argv[1]); import encoders; "
+            "encoders.write_builtin(sys.argv[2], pathlib.Path(sys.argv[3]))"
+        )
         bench.say([python(), "-c", write, bench.script("tokenizers"), BUILTIN[name], path])
     return path

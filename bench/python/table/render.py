@@ -15,7 +15,7 @@ Run = dict[str, Any]
 def text(run: Run) -> str:
     lines = [HEAD, *(cells(m) for m in lines_of(run))]
     widths = [max(len(line[i]) for line in lines) for i in range(len(HEAD))]
-    body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+    body = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=False)).rstrip() for line in lines]
     return "\n".join([*body, *notes(lines_of(run))])
 
 
@@ -59,7 +59,7 @@ Other results: [papers](papers.md), [other packers](peers.md), [mixtures](mixtur
 
 ## Last run
 
-{machine}. {date}, revision {revision}, {seconds:.0f} s."""
+{machine}. {date}, revision {revision}, {seconds:.0f} s."""  # noqa: E501 - lines of a page
 
 
 def lines_of(run: Run) -> list[Measure]:

@@ -3,8 +3,8 @@
     make bench
     python3 bench/python/table/run.py --only flight --only splice
 
-Programs are those of `make bench-programs`. An entry that fails has a line with the error, the remaining ones run, and the exit status is 1. An
-entry without a peer that can be installed has a line with the reason and is not a failure.
+Programs are those of `make bench-programs`. An entry that fails has a line with the error, the remaining ones run, and
+the exit status is 1. An entry without a peer that can be installed has a line with the reason and is not a failure.
 """
 
 from __future__ import annotations
@@ -71,7 +71,10 @@ def machine() -> str:
         "",
     )
     go = subprocess.run(["go", "version"], stdout=subprocess.PIPE, text=True).stdout.split()
-    return f"{len(first_cores(1 << 16))} cores of {model or platform.machine()}, {go[2] if len(go) > 2 else 'no go'}, Python {platform.python_version()}"
+    return (
+        f"{len(first_cores(1 << 16))} cores of {model or platform.machine()}, {go[2] if len(go) > 2 else 'no go'}, "
+        f"Python {platform.python_version()}"
+    )
 
 
 def revision() -> str:

@@ -1,8 +1,9 @@
 """The text of the comparison: prose, code and many languages, a third each, from Go, Python and pinned packages.
 
-A document is a file or a piece of one of at most 64 KiB. A line that repeats any earlier line is removed, because repeated text favours a cache.
-Lines of a few characters (a brace, an `else`) are kept, because code needs them. Documents are in one file, each terminated by a NUL byte, which
-occurs in none; they are shuffled, always in the same way.
+A document is a file or a piece of one of at most 64 KiB. A line that repeats any earlier line is removed, because
+repeated text favours a cache. Lines of a few characters (a brace, an `else`) are kept, because code needs them.
+Documents are in one file, each terminated by a NUL byte, which occurs in none; they are shuffled, always in the same
+way.
 """
 
 from __future__ import annotations
@@ -140,7 +141,9 @@ def gathered(paragraphs: Iterable[str]) -> Iterator[str]:
 
 
 def code() -> Iterator[str]:
-    """Yields the other files of Go's library, Python's library and the packages, and their pages, scripts and style sheets."""
+    """Yields the other files of Go's library, Python's library and the packages, and their pages, scripts and style
+    sheets.
+    """
     python = sorted(Path(sysconfig.get_path("stdlib")).glob("**/*.py"))
     python = [p for p in python if "site-packages" not in p.parts and "lib2to3" not in p.parts]
     python += [p for package in TRANSLATED for p in package_files(package, ".py")]

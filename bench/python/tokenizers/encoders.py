@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -99,7 +100,7 @@ class Gigatoken(Encoder):
 
     def ids(self, encoded: Any) -> Sequence[Any]:
         offsets, content = encoded.layout.offsets.data, encoded.layout.content.data
-        return [content[a:b] for a, b in zip(offsets, offsets[1:])]
+        return [content[a:b] for a, b in itertools.pairwise(offsets)]
 
 
 class Fastokens(Encoder):
@@ -118,7 +119,7 @@ class Fastokens(Encoder):
 
     def ids(self, encoded: Any) -> Sequence[Any]:
         content, offsets = np.frombuffer(encoded[0], np.uint32), np.frombuffer(encoded[1], np.uint64)
-        return [content[a:b] for a, b in zip(offsets, offsets[1:])]
+        return [content[a:b] for a, b in itertools.pairwise(offsets)]
 
 
 class RsBpe(Encoder):

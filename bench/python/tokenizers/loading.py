@@ -3,8 +3,9 @@
     make bench-loading
     python bench/python/tokenizers/loading.py --loaderd bin/tokenizers --vocabularies gemma3,o200k --rounds 9
 
-Each load runs in a new process that is bound to one core, and the two alternate. The figures are medians in seconds of processor time, which other
-load on the machine affects least. Work that loaderd defers until it is needed has separate columns.
+Each load runs in a new process that is bound to one core, and the two alternate. The figures are medians in seconds of
+processor time, which other load on the machine affects least. Work that loaderd defers until it is needed has separate
+columns.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from table import table
 from vocabularies import vocabulary
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python" / "tests"))
-from published_tokenizers import published  # noqa: E402
+from published_tokenizers import published
 
 PUBLISHED = {"gemma3": "gemma3", "llama3": "llama3", "deepseek": "deepseek_v3", "qwen3": "qwen3"}
 BUILTIN = ("gpt2", "cl100k", "o200k")

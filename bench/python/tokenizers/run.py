@@ -4,9 +4,10 @@
     python bench/python/tokenizers/run.py --loaderd bin/tokenizers --vocabularies gpt2,cl100k --only gigatoken
     python bench/python/tokenizers/run.py --loaderd bin/tokenizers --hostile
 
-Each library runs in a separate process, bound to one core and then to two, loads its vocabulary, and encodes all documents several times: the
-first round is cold, the median of the later ones is warm. The libraries alternate, so that a machine that slows down slows all of them. The ids
-are then compared, document by document, with those of Hugging Face tokenizers.
+Each library runs in a separate process, bound to one core and then to two, loads its vocabulary, and encodes all
+documents several times: the first round is cold, the median of the later ones is warm. The libraries alternate, so that
+a machine that slows down slows all of them. The ids are then compared, document by document, with those of Hugging Face
+tokenizers.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from encoders import ENCODERS, SLOW, UnsupportedError, Vocabulary
 from vocabularies import NAMES, vocabulary
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
-from measure import Memory  # noqa: E402
+from measure import Memory
 
 REFERENCE = "tokenizers"
 OURS = "loaderd"
@@ -73,7 +74,9 @@ def measure(library: str, vocab: Vocabulary, documents: Path, cores: int, rounds
 def apart(
     library: str, vocab: Vocabulary, documents: Path, cores: int, options: argparse.Namespace, ids: Path | None
 ) -> Result:
-    """Returns the figures of one library or of loaderd, measured in a separate process that is bound to the first cores."""
+    """Returns the figures of one library or of loaderd, measured in a separate process that is bound to the first
+    cores.
+    """
     rounds = min(2, options.passes) if library in SLOW else options.passes
     parallel = "true" if cores > 1 else "false"
     environment = os.environ | {"RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": parallel}
@@ -107,11 +110,11 @@ def read_ids(path: Path) -> list[np.ndarray[Any, Any]]:
 
 def wrong(want: list[Any], have: list[Any]) -> int:
     """Returns the number of documents whose ids differ."""
-    return abs(len(want) - len(have)) + sum(not np.array_equal(a, b) for a, b in zip(want, have))
+    return abs(len(want) - len(have)) + sum(not np.array_equal(a, b) for a, b in zip(want, have, strict=False))
 
 
 def compare(vocab: Vocabulary, documents: Path, cores: int, options: argparse.Namespace) -> Iterator[Result]:
-    """Yields the results of all libraries for a vocabulary, with the number of documents that each encodes incorrectly."""
+    """Yields the results of all libraries for a vocabulary, with the number of documents that each encodes wrongly."""
     libraries = [REFERENCE, OURS, *(e for e in ENCODERS if e != REFERENCE)]
     libraries = [e for e in libraries if not options.only or e in (OURS, REFERENCE, *options.only.split(","))]
     if options.speed:

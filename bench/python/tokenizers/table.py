@@ -57,7 +57,7 @@ def speed(mb: float) -> str:
 
 
 def hostile(results: list[Result]) -> str:
-    """Returns one row per text and vocabulary, one column per library: MB/s of the first round and of the later ones."""
+    """Returns one row per text and vocabulary, one column per library: MB/s of the first round and of later ones."""
     libraries = list(dict.fromkeys(r["library"] for r in results))
     rows = []
     for key in dict.fromkeys((r["vocabulary"], r["text"]) for r in results):

@@ -7,23 +7,30 @@ tensors; `publish` sends documents; `serve` runs a daemon for the duration of a 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from loaderd._allocator import keep_memory
 from loaderd._client import Client
 from loaderd._connection import TLS
+from loaderd._prefetch import Prefetcher
+from loaderd._serve import DaemonHandle, DaemonNotFoundError, serve
+from loaderd._step import Part, Sources, Step
+from loaderd._step_stream import StepStream
+from loaderd._wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
 from loaderd.errors import (
-    InvalidTicketError,
-    InvalidTokenError,
     CauseUnknownError,
     ClosedClientError,
     DocumentLostError,
     DuplicateRankError,
     ForbiddenError,
     ForkedClientError,
+    IdleReaderError,
     InternalError,
+    InvalidTicketError,
+    InvalidTokenError,
     LimitedError,
     LoaderdError,
     NotLeadingError,
-    PlanLogDownError,
     PlanForeignError,
+    PlanLogDownError,
     PlanMismatchError,
     PlanTruncatedError,
     PoolFillingError,
@@ -36,7 +43,6 @@ from loaderd.errors import (
     RunMismatchError,
     RunReplacedError,
     ShuttingDownError,
-    IdleReaderError,
     SlowReaderError,
     SourceDownError,
     SourceDryError,
@@ -53,27 +59,21 @@ from loaderd.errors import (
     UnsupportedError,
     WorldMismatchError,
 )
-from loaderd._allocator import keep_memory
-from loaderd._prefetch import Prefetcher
-from loaderd._step_stream import StepStream
-from loaderd._serve import DaemonNotFoundError, DaemonHandle, serve
-from loaderd._step import Part, Sources, Step
-from loaderd._wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (
-        InvalidDocumentError,
         Chat,
         Documents,
         DocumentTooLargeError,
         InputChangedError,
-        StreamNotFoundError,
+        InvalidDocumentError,
         NotAcceptedError,
         NotPermittedError,
         Published,
         Publisher,
         PublishError,
         RunIntake,
+        StreamNotFoundError,
         apublish,
         documents,
         publish,
@@ -81,32 +81,33 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TLS",
-    "InvalidDocumentError",
-    "InvalidTicketError",
-    "InvalidTokenError",
     "CauseUnknownError",
     "Chat",
     "Client",
     "ClosedClientError",
+    "DaemonHandle",
+    "DaemonNotFoundError",
     "DocumentLostError",
     "DocumentTooLargeError",
     "Documents",
     "DuplicateRankError",
     "ForbiddenError",
     "ForkedClientError",
+    "IdleReaderError",
     "InputChangedError",
     "InternalError",
+    "InvalidDocumentError",
+    "InvalidTicketError",
+    "InvalidTokenError",
     "LimitedError",
     "LoaderdError",
     "MixtureChange",
-    "DaemonNotFoundError",
-    "StreamNotFoundError",
     "NotAcceptedError",
     "NotLeadingError",
     "NotPermittedError",
     "Part",
-    "PlanLogDownError",
     "PlanForeignError",
+    "PlanLogDownError",
     "PlanMismatchError",
     "PlanTruncatedError",
     "PoolFillingError",
@@ -126,12 +127,10 @@ __all__ = [
     "RunMismatchError",
     "RunReplacedError",
     "RunStatus",
-    "DaemonHandle",
     "ShuttingDownError",
-    "IdleReaderError",
     "SlowReaderError",
-    "SourceDownError",
     "SourceCount",
+    "SourceDownError",
     "SourceDryError",
     "Sources",
     "Step",
@@ -142,6 +141,7 @@ __all__ = [
     "StorageFullError",
     "StreamFullError",
     "StreamMismatchError",
+    "StreamNotFoundError",
     "TokenizerBehindError",
     "TooManySegmentsError",
     "UnavailableError",

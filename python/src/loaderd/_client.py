@@ -8,16 +8,16 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from loaderd._connection import TLS, call_with_probes, call_interruptibly
+from loaderd._connection import TLS, call_interruptibly, call_with_probes
 from loaderd._daemons import Daemons, URLs
-from loaderd.errors import ClosedClientError, ForbiddenError, LoaderdError, ProtocolError
 from loaderd._empty_pass import EmptyPassLog
-from loaderd._retry import Retry
 from loaderd._prefetch import Prefetcher
-from loaderd._step_stream import NEAR_PROBE_SECONDS, StepStream
-from loaderd._step import Step
+from loaderd._retry import Retry
 from loaderd._stall_log import StallLog
+from loaderd._step import Step
+from loaderd._step_stream import NEAR_PROBE_SECONDS, StepStream
 from loaderd._wire import DEFAULT_JOB, RunInfo, RunStatus
+from loaderd.errors import ClosedClientError, ForbiddenError, LoaderdError, ProtocolError
 
 MAX_WEIGHT = 1e9  # of a source
 
@@ -27,10 +27,10 @@ T = TypeVar("T")
 class Client(Iterator[Step]):
     """Iterates over the steps of one data-parallel rank.
 
-    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and temporary
-    causes (`UnavailableError`). In a run of several daemons it fails over to another daemon. A thread prefetches steps.
-    After an exception `next()` may be called again and continues with the same step. The client connects on the first
-    call. It must be used in the process that created it.
+    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and
+    temporary causes (`UnavailableError`). In a run of several daemons it fails over to another daemon. A thread
+    prefetches steps. After an exception `next()` may be called again and continues with the same step. The client
+    connects on the first call. It must be used in the process that created it.
 
     Example:
         ```python
@@ -75,7 +75,8 @@ class Client(Iterator[Step]):
         ./loaderd-data, and signs its calls with the token in it. It does not send that token.
 
         Args:
-            url: The daemon's address, grpc://host:port or grpc+tls://host:port. A run of several daemons has several: some or
+            url: The daemon's address, grpc://host:port or grpc+tls://host:port. A run of several daemons has several:
+            some or
                 all of them, as a sequence or separated by commas. The client learns the others from any daemon.
             run: The name that the daemon's run must have; None accepts the first run that the client finds.
             rank: The data-parallel rank whose rows are read, 0 to `world_size` - 1.
@@ -86,12 +87,14 @@ class Client(Iterator[Step]):
             run_id: The id that the run must have; None accepts that of the first run found. A run that was deleted and
                 created again has another id.
             documents: Whether steps have `Step.sources`, the origin of their tokens.
-            sources: Whether `Step.sources` has the numbers of sources, and steps have counts per source. None requests them
+            sources: Whether `Step.sources` has the numbers of sources, and steps have counts per source. None requests
+            them
                 if the run has several sources.
             weights: Whether steps have the loss weights of documents.
             columns: Names of additional columns of the documents (`Step.column`, `Step.values`).
             job: The name of the training job. Jobs that read the same run do not wait for each other.
-            peer: Distinguishes processes that read as the same rank, such as those of tensor parallelism. Without it the
+            peer: Distinguishes processes that read as the same rank, such as those of tensor parallelism. Without it
+            the
                 second process gets DuplicateRankError.
             token: The daemon's bearer token. On the daemon's machine its user needs none.
             tls: What TLS needs in addition to the system's certificate authorities.
@@ -162,7 +165,8 @@ class Client(Iterator[Step]):
 
         Args:
             step: The index of its first step; None means `next_step`.
-            masks: Whether the reader requests which tokens have a loss. Without them `Step.loss_mask` and `Step.labels` are
+            masks: Whether the reader requests which tokens have a loss. Without them `Step.loss_mask` and `Step.labels`
+            are
                 invalid for its steps.
         """
         self._check_open()
@@ -220,12 +224,13 @@ class Client(Iterator[Step]):
     def commit(self, step: int, keeper: str | None = None) -> int:
         """Commits: a durable checkpoint covers all steps before `step`.
 
-        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on disk, not
-        when writing it starts.
+        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
+        disk, not when writing it starts.
 
         Args:
             step: The first step that the checkpoint does not cover.
-            keeper: The name for which to commit; None means the client's job. A client without a job commits for "trainer", or
+            keeper: The name for which to commit; None means the client's job. A client without a job commits for
+            "trainer", or
                 for the caller's own name where the daemon authenticates callers by name.
 
         Returns:
@@ -287,14 +292,15 @@ class Client(Iterator[Step]):
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
         """Returns the content of a step.
 
-        The result has `bucket`, `cursor` (the last document that the planner had taken) and `rows`, each a list of pieces
-        {"sequence", "start", "length"} in tokens. A piece of a message with several documents has its document's "index" and
-        "start_within" (`start` counts the tokens of the message) and, where present, "id", "weight" and "meta". In a run with
-        several sources pieces and documents have their "source".
+        The result has `bucket`, `cursor` (the last document that the planner had taken) and `rows`, each a list of
+        pieces {"sequence", "start", "length"} in tokens. A piece of a message with several documents has its document's
+        "index" and "start_within" (`start` counts the tokens of the message) and, where present, "id", "weight" and
+        "meta". In a run with several sources pieces and documents have their "source".
 
         Args:
             step: The index of the step.
-            documents: Whether the result also has `documents`, their origin ordered by sequence, and "loss_tokens" of each
+            documents: Whether the result also has `documents`, their origin ordered by sequence, and "loss_tokens" of
+            each
                 piece.
 
         Raises:
@@ -316,8 +322,9 @@ class Client(Iterator[Step]):
     ) -> list[dict[str, Any]]:
         """Returns the rows that hold a part of a document, named by its sequence or its id.
 
-        A row is {"step", "bucket", "row", "pieces"}, with pieces as those of `ledger` with documents. For a message with
-        several documents, a document's id selects the pieces of that document; a sequence selects those of all its documents.
+        A row is {"step", "bucket", "row", "pieces"}, with pieces as those of `ledger` with documents. For a message
+        with several documents, a document's id selects the pieces of that document; a sequence selects those of all its
+        documents.
 
         Args:
             sequence: The document's stream sequence. A run with several sources requires its `source` too.
@@ -330,8 +337,8 @@ class Client(Iterator[Step]):
     def measure(self) -> None:
         """Makes the leader count how many steps the run will have, and returns immediately.
 
-        `info().length` reports the progress, then the number. Every remaining document is read and tokenized an additional
-        time, in parallel with the run. Requires the role train.
+        `info().length` reports the progress, then the number. Every remaining document is read and tokenized an
+        additional time, in parallel with the run. Requires the role train.
 
         Raises:
             InvalidTicketError: If a source is not sealed, or the run has no end.
@@ -352,12 +359,15 @@ class Client(Iterator[Step]):
         Without a change the current mixture is returned (docs/wire.md).
 
         Args:
-            weights: Weights by source, relative to each other, 0 to 1e9. A source that they omit keeps the share that is in
+            weights: Weights by source, relative to each other, 0 to 1e9. A source that they omit keeps the share that
+            is in
                 force where the plan records the change, after all earlier changes, as its weight.
             add: Configurations of new sources by name.
             remove: Names of sources to remove.
-            decided: The number of steps that the caller had seen when it decided. It makes the change idempotent: the plan has
-                at most one change per number, and a repeated request returns the existing change with "again" true. So a
+            decided: The number of steps that the caller had seen when it decided. It makes the change idempotent: the
+            plan has
+                at most one change per number, and a repeated request returns the existing change with "again" true. So
+                a
                 trainer that is killed and resumed can safely repeat its request.
             dry_run: Whether to change nothing.
 
@@ -366,7 +376,8 @@ class Client(Iterator[Step]):
 
         Raises:
             InvalidTicketError: If the mixture is impossible.
-            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has flight.train_may_mix.
+            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has
+            flight.train_may_mix.
             ValueError: If a weight is not a number from 0 to 1e9.
         """
         body: dict[str, Any] = {}

@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from loaderd import _fork_safety
+from loaderd._grpc_status import decode
+from loaderd._local_auth import data_folder, local_caller
+from loaderd._wire import RunInfo, Ticket, loads
 from loaderd.errors import (
-    InvalidTokenError,
     ClosedClientError,
     ForkedClientError,
+    InvalidTokenError,
     LoaderdError,
     ProtocolError,
     from_status,
 )
-from loaderd._local_auth import data_folder, local_caller
-from loaderd._grpc_status import decode
-from loaderd._wire import RunInfo, Ticket, loads
 
 T = TypeVar("T")
 
@@ -147,7 +147,8 @@ class Connection:
         """
         if os.getpid() != self._pid:
             raise ForkedClientError(
-                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
+                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the "
+                "child process"
             )
 
     def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:

@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from loaderd._connection import TLS, Connection, is_secure, normalize_url
-from loaderd.errors import ClosedClientError, ForkedClientError, LoaderdError
 from loaderd._local_auth import data_folder
+from loaderd.errors import ClosedClientError, ForkedClientError, LoaderdError
 
 URLs = str | Sequence[str]
 """Addresses of a run's daemons: one, several separated by commas, or a sequence of such."""
@@ -93,7 +93,8 @@ class Daemons:
         """
         if os.getpid() != self._pid:
             raise ForkedClientError(
-                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
+                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the "
+                "child process"
             )
 
     def pick(self, but: Collection[str] = ()) -> Connection | None:

@@ -29,13 +29,16 @@ class EmptyPassLog:
         self._empty = False  # another `next()` is not a new pass
         if last is not None and step >= last:
             log.warning(
-                "no steps left to read: all requested steps, those before %d, were read; create another reader to read steps again",
+                "no steps left to read: all requested steps, those before %d, were read; create another reader to "
+                "read steps again",
                 last,
             )
             return
         log.warning(
-            "no steps left to read: run %s ended at step %d, and reading starts there. To train on its documents again, use a new run (loaderd serve"
-            " --run NAME). To train on documents published later, start the source of a new run at the first of them (docs/sources.md)",
+            "no steps left to read: run %s ended at step %d, and reading starts there. To train on its documents "
+            "again, use a new run (loaderd serve"
+            " --run NAME). To train on documents published later, start the source of a new run at the first of them "
+            "(docs/sources.md)",
             run,
             step,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,7 +44,7 @@ class DocumentValues:
     def rows(self) -> list[list[Any]]:
         """Returns a list per row with one str, int, float or None per piece."""
         values, offsets = self.of_pieces.to_pylist(), self.offsets.tolist()
-        return [values[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
+        return [values[start:end] for start, end in itertools.pairwise(offsets)]
 
 
 def token_column(values: pa.Array) -> npt.NDArray[Any] | None:

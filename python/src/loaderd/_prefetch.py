@@ -10,8 +10,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from loaderd.errors import ClosedClientError, ForkedClientError, UnavailableError, UnreachableError
 from loaderd._stall_log import StallLog
+from loaderd.errors import ClosedClientError, ForkedClientError, UnavailableError, UnreachableError
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -33,9 +33,9 @@ class Prefetcher(Iterator[T]):
     """Runs an iterator in a daemon thread, ahead of the consumer.
 
     `next()` returns the items in order, raises an exception of the iterator in its place, and StopIteration at the end.
-    Ctrl-C interrupts its wait. The thread starts with the first `next()`. It ends with `close()`, at the end of a `with`
-    block, when the prefetcher is garbage collected, and when the interpreter exits. A StepStream logs what `next()` waits
-    for, and reports which steps were returned.
+    Ctrl-C interrupts its wait. The thread starts with the first `next()`. It ends with `close()`, at the end of a
+    `with` block, when the prefetcher is garbage collected, and when the interpreter exits. A StepStream logs what
+    `next()` waits for, and reports which steps were returned.
     """
 
     def __init__(

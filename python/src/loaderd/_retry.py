@@ -10,8 +10,10 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from loaderd._connection import Connection, ConnectionLostError, CallTimeoutError
+from loaderd._connection import CallTimeoutError, Connection, ConnectionLostError
 from loaderd._daemons import Daemons
+from loaderd._stall_log import StallLog
+from loaderd._wire import RunInfo
 from loaderd.errors import (
     ClosedClientError,
     DocumentLostError,
@@ -30,8 +32,6 @@ from loaderd.errors import (
     UnavailableError,
     UnreachableError,
 )
-from loaderd._stall_log import StallLog
-from loaderd._wire import RunInfo
 
 log = logging.getLogger("loaderd")
 
@@ -114,7 +114,8 @@ class Retry:
         self.daemons.learn(info.daemons)
         if fingerprint not in (None, info.fingerprint):
             raise PlanMismatchError(
-                f"PLAN_MISMATCH: run {info.name} at {connection.url} has the fingerprint {info.fingerprint}, the client expects {fingerprint}: "
+                f"PLAN_MISMATCH: run {info.name} at {connection.url} has the fingerprint {info.fingerprint}, the "
+                f"client expects {fingerprint}: "
                 "resume with the configuration of the checkpoint",
                 facts={"run": info.name, "want": str(fingerprint), "have": info.fingerprint},
             )
@@ -233,14 +234,15 @@ class Retry:
         for url, what in said:
             if "HTTP/2" in what and greets_as_nats(url):  # another server answers
                 return UnreachableError(
-                    f"cannot connect to {url}: this is the address of a NATS server, which receives documents; connect to the daemon's flight.listen,"
+                    f"cannot connect to {url}: this is the address of a NATS server, which receives documents; connect "
+                    "to the daemon's flight.listen,"
                     " by default grpc://127.0.0.1:8815",
                     facts={"url": url},
                 )
         if d.several:
             return UnreachableError(
-                f"cannot keep a connection to any of {len(said)} daemons ({heard}): the addresses are wrong, the daemons are down or unreachable, or {tls}: "
-                + "; ".join(f"{url}: {what}" for url, what in said),
+                f"cannot keep a connection to any of {len(said)} daemons ({heard}): the addresses are wrong, the "
+                f"daemons are down or unreachable, or {tls}: " + "; ".join(f"{url}: {what}" for url, what in said),
                 facts={"url": d.url},
             )
         return UnreachableError(
@@ -253,8 +255,10 @@ class Retry:
 def replaced(info: RunInfo, run_id: str, where: str) -> RunReplacedError:
     """Returns the error of a run that was deleted and created again under its name, as the daemon would return it."""
     return RunReplacedError(
-        f"RUN_REPLACED: run {info.name} at {where} was deleted and created again: it has the id {info.run_id or '(none)'}, the client reads the run with "
-        f"the id {run_id}, whose steps may differ: resume from a checkpoint of this run, start at step 0 without one, or restore the former run's "
+        f"RUN_REPLACED: run {info.name} at {where} was deleted and created again: it has the id "
+        f"{info.run_id or '(none)'}, the client reads the run with "
+        f"the id {run_id}, whose steps may differ: resume from a checkpoint of this run, start at step 0 without one, "
+        "or restore the former run's "
         "plan from its backup",
         facts={"run": info.name, "want": run_id, "have": info.run_id or ""},
     )

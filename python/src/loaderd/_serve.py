@@ -19,8 +19,8 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from loaderd._client import Client
-from loaderd.errors import LoaderdError
 from loaderd._local_auth import FLIGHT_TOKEN, read_token, sign
+from loaderd.errors import LoaderdError
 
 if TYPE_CHECKING:
     from loaderd.producer._message import Document
@@ -79,8 +79,9 @@ def serve(
 ) -> DaemonContext:
     """Runs a daemon for the duration of a `with` block, with an embedded NATS server and on free ports of loopback.
 
-    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to the
-    process that called `serve`. It also ends when this process ends, for any reason. Its log is daemon.log of the folder.
+    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to
+    the process that called `serve`. It also ends when this process ends, for any reason. Its log is daemon.log of the
+    folder.
 
     Example:
         ```python
@@ -99,7 +100,8 @@ def serve(
         source: The source of the documents.
         seal: Whether the run is sealed once the documents are published, so that it packs all of them and ends. By
             default it is if documents are given.
-        settings: The daemon's settings by name, such as {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}. LOADERD_
+        settings: The daemon's settings by name, such as {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}.
+        LOADERD_
             settings of the environment are ignored.
         config: A file of settings.
         publish: Options of `loaderd.publish`, such as `{"chat": tokenizer}`.
@@ -112,7 +114,8 @@ def serve(
         A context manager to be entered once, whose value is the daemon's DaemonHandle.
 
     Raises:
-        DaemonNotFoundError: When the block is entered, if no program is found or the daemon does not start in time. At the
+        DaemonNotFoundError: When the block is entered, if no program is found or the daemon does not start in time. At
+        the
             end of the block, if the daemon has ended unexpectedly, or was killed because it did not stop in time.
     """
     return DaemonContext(
@@ -183,7 +186,8 @@ class DaemonContext:
         stopped = self._end()
         if error is None and not stopped:
             raise DaemonNotFoundError(
-                f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}"
+                f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last "
+                f"output:\n{self._said}"
             )
         if error is None and (earlier or self._process.returncode != 0):
             raise DaemonNotFoundError(
@@ -238,7 +242,8 @@ class DaemonContext:
         backend: Any = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
         if not hasattr(backend, "to_str"):
             raise TypeError(
-                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer or a fast tokenizer of transformers"
+                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer or a "
+                "fast tokenizer of transformers"
             )
         file = folder / "tokenizer.json"
         file.write_text(backend.to_str(), encoding="utf-8")
@@ -370,6 +375,7 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if found := shutil.which(name):
         return Path(found)
     raise DaemonNotFoundError(
-        "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN to the program, "
+        "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN "
+        "to the program, "
         "or install a wheel from `make dist` (docs/install.md)"
     )

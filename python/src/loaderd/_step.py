@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from loaderd._extra_columns import DocumentValues, is_document_column, token_column
-from loaderd.errors import ProtocolError, TooManySegmentsError
 from loaderd._arrow_views import array_view
+from loaderd._extra_columns import DocumentValues, is_document_column, token_column
 from loaderd._wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount
+from loaderd.errors import ProtocolError, TooManySegmentsError
 
 Ints = npt.NDArray[np.int32]
 Tokens = npt.NDArray[np.int32] | npt.NDArray[np.uint16]
@@ -28,7 +28,8 @@ _MOST_SEGMENTS = 65_535
 class Sources:
     """The origin of tokens.
 
-    Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order. A piece is tokens [start, start + length) of a document.
+    Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order. A piece is tokens [start, start + length) of a
+    document.
 
     Attributes:
         offsets: int32 [rows + 1].
@@ -216,7 +217,8 @@ class Step:
             name: The name of the column.
 
         Returns:
-            [rows, L] of the column's configured type, with the column's fill where a document has no value. It is a view when
+            [rows, L] of the column's configured type, with the column's fill where a document has no value. It is a
+            view when
             the step has one part, else a copy.
 
         Raises:
@@ -301,7 +303,8 @@ class Step:
         """Returns labels, with -100 in the padding, for tokens without a loss and for one token of every segment.
 
         Args:
-            form: "unshifted" gives the token itself, for models that shift labels; the first token of a segment has none, so
+            form: "unshifted" gives the token itself, for models that shift labels; the first token of a segment has
+            none, so
                 that no document predicts the beginning of the next. "shifted" gives the next token of the same segment.
 
         Returns:

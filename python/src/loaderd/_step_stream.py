@@ -9,20 +9,12 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from loaderd._consumption import Reporter
 from loaderd._connection import FAILURES, Connection, ConnectionLostError, Opening, translate
+from loaderd._consumption import Reporter
 from loaderd._daemons import Daemons
-from loaderd.errors import (
-    FROM_DAEMON,
-    ClosedClientError,
-    LoaderdError,
-    ProtocolError,
-    UnavailableError,
-    UnreachableError,
-)
 from loaderd._retry import OF_THE_RUN, Retry
-from loaderd._step import Part, Step, check_ids, part_of, step_of
 from loaderd._stall_log import StallLog
+from loaderd._step import Part, Step, check_ids, part_of, step_of
 from loaderd._watchdog import Watchdog
 from loaderd._wire import (
     CU_SEQLENS,
@@ -36,6 +28,14 @@ from loaderd._wire import (
     Metadata,
     RunInfo,
     Ticket,
+)
+from loaderd.errors import (
+    FROM_DAEMON,
+    ClosedClientError,
+    LoaderdError,
+    ProtocolError,
+    UnavailableError,
+    UnreachableError,
 )
 
 # The transport's pings detect a hanging peer, but not always; these probes cover the rest. Seconds between two probes
@@ -101,7 +101,8 @@ class StepStream(Iterator[Step]):
             job: The name of the training job.
             peer: The number of this process among those that read as the same rank.
             session: Identifies the client to the daemon: streams of one session replace each other.
-            first: The first step that the client has read, `step` by default: its job retains documents from that step until it
+            first: The first step that the client has read, `step` by default: its job retains documents from that step
+            until it
                 commits.
             timeout: Seconds without a step after which the cause is raised.
             connect_timeout: Seconds without any answer after which UnreachableError is raised.
@@ -346,8 +347,8 @@ class StepStream(Iterator[Step]):
     def _alive(self) -> bool:
         """Reports whether to stay with the daemon of the stream.
 
-        It must answer, and no other daemon may have the step while it is partitioned. The daemon is called for the cause of the
-        delay when a log message is due or when it has sent nothing for long.
+        It must answer, and no other daemon may have the step while it is partitioned. The daemon is called for the
+        cause of the delay when a log message is due or when it has sent nothing for long.
         """
         now, several, attempts = time.monotonic(), self.daemons.several, self._attempts
         on, reader = attempts.on if attempts else None, self._reader

@@ -251,7 +251,8 @@ class RunStatus:
         limits: The name of the bottleneck stage.
         planned: The number of planned steps.
         ended: Whether no step follows.
-        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers, daemons,
+        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers,
+        daemons,
             dead letters, events.
     """
 
@@ -316,7 +317,8 @@ class RunInfo:
         was: Names that the run had before its plan was repaired.
         daemons: The addresses of its live daemons, if it has several.
         run_id: Distinguishes the run from another one with its name; empty before the run has begun.
-        sources: The names of its sources: number n of `Step.source_ids` and `batch["sources"]` is `sources[n]`. A source
+        sources: The names of its sources: number n of `Step.source_ids` and `batch["sources"]` is `sources[n]`. A
+        source
             that is added later is appended.
         length: The number of steps that the run will have; None while unknown.
         columns: The columns that the daemon sends.

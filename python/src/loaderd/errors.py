@@ -214,8 +214,8 @@ class ReplacedError(LoaderdError):
 class DuplicateRankError(LoaderdError):
     """Another client reads as this rank of the job.
 
-    Give every process its own rank, another `job`, or another `peer` where processes share a rank intentionally. `facts`
-    has job, rank, world, address and since.
+    Give every process its own rank, another `job`, or another `peer` where processes share a rank intentionally.
+    `facts` has job, rank, world, address and since.
     """
 
     reason = "DUPLICATE_RANK"
@@ -263,8 +263,8 @@ class InvalidTokenError(LoaderdError):
 class ForbiddenError(LoaderdError):
     """The caller is authenticated but not authorized.
 
-    It requests another run, another identity's keeper, an action that requires another role, or a commit of steps that were
-    not sent to any of its jobs (`facts`: step, sent).
+    It requests another run, another identity's keeper, an action that requires another role, or a commit of steps that
+    were not sent to any of its jobs (`facts`: step, sent).
     """
 
     reason = "FORBIDDEN"

@@ -55,10 +55,12 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
     """Returns the fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
 
     Args:
-        tokenizer: The path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast tokenizer
+        tokenizer: The path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
+        tokenizer
             of `transformers`, or a `tiktoken.Encoding`. Truncation and padding that are set on a `tokenizers.Tokenizer`
             count. Those of a fast tokenizer do not, because they are chosen per call: leave them off.
-        special_as_text: Whether special tokens written in a text are encoded as text. By default a `tokenizers.Tokenizer`
+        special_as_text: Whether special tokens written in a text are encoded as text. By default a
+        `tokenizers.Tokenizer`
             determines it (encode_special_tokens).
         add_special_tokens: Whether ids include those that the post-processor adds (BOS, EOS).
 
@@ -96,7 +98,8 @@ def _definition(tokenizer: object) -> dict[str, Json]:
     backend = _backend(tokenizer)
     if not hasattr(backend, "to_str"):
         raise TypeError(
-            f"cannot compute the fingerprint of a {type(tokenizer).__name__}: want a tokenizer.json, a tokenizers.Tokenizer, "
+            f"cannot compute the fingerprint of a {type(tokenizer).__name__}: want a tokenizer.json, a "
+            "tokenizers.Tokenizer, "
             "a fast tokenizer of transformers or a tiktoken.Encoding"
         )
     content = _parse(backend.to_str())
@@ -313,7 +316,7 @@ def _bpe(options: dict[str, Json], vocab: Mapping[str, int], merges: Iterable[Pa
     unknown = options.get("unk_token")
     if any(k in options for k in ("dropout", "continuing_subword_prefix", "end_of_word_suffix")):
         return out
-    if any(p == "" or p == unknown or byte_tokens and BYTE_TOKEN.fullmatch(p) for pair in ordered for p in pair):
+    if any(p == "" or p == unknown or (byte_tokens and BYTE_TOKEN.fullmatch(p)) for pair in ordered for p in pair):
         return out
     done = _done(ordered)
     reached = {a + b for a, b in done}
@@ -322,7 +325,7 @@ def _bpe(options: dict[str, Json], vocab: Mapping[str, int], merges: Iterable[Pa
         reached.update(vocab)
     else:
         out["model"].pop("ignore_merges", None)
-    reached.update(t for t in vocab if t == unknown or byte_tokens and BYTE_TOKEN.fullmatch(t))
+    reached.update(t for t in vocab if t == unknown or (byte_tokens and BYTE_TOKEN.fullmatch(t)))
     out.update(vocab=_by_id({t: i for t, i in vocab.items() if t in reached}), merges=done)
     return out
 

@@ -16,7 +16,7 @@ to_nfkd = normalizers.NFKD().normalize_str
 def combining_class(c: int) -> int:
     """The canonical combining class, of the characters that the reference moves in front of one of class 240."""
     ccc = unicodedata.combining(chr(c))
-    moved = c == 0x345 or ccc and to_nfd("a\u0345" + chr(c)) == "a" + chr(c) + "\u0345"
+    moved = c == 0x345 or (ccc and to_nfd("a\u0345" + chr(c)) == "a" + chr(c) + "\u0345")
     return ccc if moved else 0
 
 

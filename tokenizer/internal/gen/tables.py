@@ -1,4 +1,5 @@
-"""Write ../ucd/properties_table.go, ../norm/nfc_table.go and ../norm/nfkc_table.go: characters as the reference sees them, asked of the reference.
+"""Write ../ucd/properties_table.go, ../norm/nfc_table.go and ../norm/nfkc_table.go: characters as the reference sees
+them, asked of the reference.
 
 Run it in a Python that has the `tokenizers` package of PyPI: go generate ./tokenizer/...
 """

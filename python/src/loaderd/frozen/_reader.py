@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from loaderd.errors import LoaderdError
-from loaderd.frozen._formats import rows_of
 from loaderd._step import Part, Step, check_ids, part_of, step_of
 from loaderd._wire import (
     CU_SEQLENS,
@@ -26,6 +24,8 @@ from loaderd._wire import (
     SourceCount,
     token_ids,
 )
+from loaderd.errors import LoaderdError
+from loaderd.frozen._formats import rows_of
 
 _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 """Columns that are read to count a step's contents, if the folder has them."""
@@ -34,8 +34,8 @@ _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 class Frozen(Iterator[Step]):
     """Iterates over the steps that `loaderd export` has written into a folder.
 
-    Every rank gets byte for byte what `loaderd.Client` with the same arguments got. For any world size W, rank r has rows
-    [r*R/W, (r+1)*R/W) of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a stored
+    Every rank gets byte for byte what `loaderd.Client` with the same arguments got. For any world size W, rank r has
+    rows [r*R/W, (r+1)*R/W) of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a stored
     `state_dict()`, continues there, on any number of ranks.
 
     Attributes:
@@ -157,7 +157,8 @@ class Frozen(Iterator[Step]):
         """Returns the next step.
 
         Raises:
-            LoaderdError: If the world size does not divide the rows of the step, a file is damaged, or the step has tokens
+            LoaderdError: If the world size does not divide the rows of the step, a file is damaged, or the step has
+            tokens
                 without a loss and the export has no column `loss_runs`.
             ProtocolError: If a token id is outside the run's vocabulary.
             StopIteration: After the last step.
@@ -194,11 +195,13 @@ class Frozen(Iterator[Step]):
         total = batch.num_rows
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
             raise LoaderdError(
-                f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column"
+                f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column "
+                f"{LOSS_RUNS}: export it with that column"
             )
         if total % self.world_size:
             raise LoaderdError(
-                f"cannot divide the {total} rows of step {of['step']} among {self.world_size} ranks: want a divisor of {total}"
+                f"cannot divide the {total} rows of step {of['step']} among {self.world_size} ranks: want a divisor of "
+                f"{total}"
             )
         rows = total // self.world_size
         mine = _decoded(batch.slice(self.rank * rows, rows))

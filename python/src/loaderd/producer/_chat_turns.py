@@ -21,7 +21,8 @@ def written(
 
     A turn begins where the messages before it end when they are rendered with the generation prompt: the role's header
     before an answer belongs to the prompt. It ends where the messages up to it end when they are rendered alone. Its
-    end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no model generates it.
+    end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no model generates
+    it.
 
     Args:
         render: Renders messages.
@@ -40,19 +41,23 @@ def written(
     for k in turns[-1:] if last else turns:
         if k == 0:
             raise InvalidDocumentError(
-                "the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown"
+                "the chat begins with a turn that has a loss: without marks in the template, the start of the turn is "
+                "unknown"
             )
         before = render(messages[:k], True)
         through = whole if k + 1 == len(messages) else render(messages[: k + 1], False)
         if not through.startswith(before):
             raise InvalidDocumentError(
-                f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so the part that the model wrote"
+                f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so the part that "
+                "the model wrote"
                 " is unknown: use a template with {% generation %} marks (template=)"
             )
         if not whole.startswith(through):
             raise InvalidDocumentError(
-                f"the template renders message {k} differently within the whole chat than as the last message (as templates do that omit the thinking"
-                " of earlier turns), so the part that the model wrote is unknown: use a template with {% generation %} marks (template=), or"
+                f"the template renders message {k} differently within the whole chat than as the last message (as "
+                "templates do that omit the thinking"
+                " of earlier turns), so the part that the model wrote is unknown: use a template with {% generation %} "
+                "marks (template=), or"
                 ' turns="last", which gives only the last turn a loss, and one document per turn: messages[: k + 1]'
             )
         frameless = through.rstrip()

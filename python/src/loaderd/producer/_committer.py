@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from loaderd.errors import UnreachableError
+from loaderd.producer._duplicates import Duplicate
 from loaderd.producer._errors import PublishError
 from loaderd.producer._message import MESSAGE_ID, Message
-from loaderd.producer._duplicates import Duplicate
 from loaderd.producer._nats_session import BUSY, NatsConnectionError, NatsRequestError, Session
 
 # The server's error numbers.
@@ -212,7 +212,9 @@ class Committer:
             if batch:
                 headers["Nats-Batch-Commit"] = "1"
             answer = await self._session.ask(self._subject, message.payload, headers)
-            if not answer.get("seq") or batch and (answer.get("batch"), answer.get("count")) != (batch, len(messages)):
+            if not answer.get("seq") or (
+                batch and (answer.get("batch"), answer.get("count")) != (batch, len(messages))
+            ):
                 raise NatsConnectionError(f"acknowledgement {answer} is not that of {len(messages)} messages")
         return answer
 
@@ -296,7 +298,8 @@ class Committer:
         except (NatsConnectionError, NatsRequestError, KeyError):
             return f"stream {self._stream} is full: {error}"
         return (
-            f"stream {self._stream} is full: it has {state['messages']:,} documents, {state['bytes']:,} of {limit:,} bytes;"
+            f"stream {self._stream} is full: it has {state['messages']:,} documents, {state['bytes']:,} of {limit:,} "
+            "bytes;"
             " release documents, or raise stream.max_bytes in the daemon's configuration"
         )
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any, Union
+from typing import Any
 
 from loaderd.producer._errors import InvalidDocumentError
 
-Column = Union[str, Callable[[Any], Any]]
+Column = str | Callable[[Any], Any]
 """The name of a column, or a function of a row."""
 Encode = Callable[[list[str]], Iterable[Sequence[int]]]
 
@@ -142,7 +142,7 @@ def documents(
     loss: Column | None = None,
     loss_runs: Column | None = None,
     weight: Column | None = None,
-    id: Column | None = None,  # noqa: A002 - the name that the message has
+    id: Column | None = None,
     path: Column | None = None,
     domain: Column | None = None,
     meta: Sequence[str] | Column | None = None,
@@ -176,9 +176,12 @@ def documents(
         path: The document's path.
         domain: The document's domain.
         meta: One column, several columns, or a function that returns the dict.
-        tokenizer: An object of transformers, tokenizers or tiktoken, by which the text is tokenized here, without special
-            tokens and without a limit: the daemon appends the end-of-document token. A special token that is spelled out
-            in the text becomes that token; with tiktoken it becomes plain text. With `encode` or `ids`, the tokenizer or
+        tokenizer: An object of transformers, tokenizers or tiktoken, by which the text is tokenized here, without
+        special
+            tokens and without a limit: the daemon appends the end-of-document token. A special token that is spelled
+            out
+            in the text becomes that token; with tiktoken it becomes plain text. With `encode` or `ids`, the tokenizer
+            or
             its fingerprint identifies their tokens.
         chat: A Chat or a tokenizer of transformers, which renders `messages`.
         encode: Any other function from texts to token ids.
@@ -215,11 +218,13 @@ def documents(
         raise ValueError(f"batch_size is {batch_size}, want at least 1")
     if encode is not None and (tokenizer is None or "text" not in columns):
         raise ValueError(
-            f"encode makes ids of text: it requires tokenizer= (its fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}"
+            "encode makes ids of text: it requires tokenizer= (its "
+            f"fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}"
         )
     if tokenizer is not None and (parts is not None or messages is not None):
         raise ValueError(
-            f"tokenizer makes tokens from text: omit it with {'parts' if messages is None else 'messages, which require chat='}"
+            "tokenizer makes tokens from text: omit it with "
+            f"{'parts' if messages is None else 'messages, which require chat='}"
         )
     if encode is None and ids is None and tokenizer is not None:
         encode = encoder_of(tokenizer)
@@ -254,8 +259,10 @@ def encoder_of(tokenizer: Any) -> Encode:
         )["input_ids"]
     if isinstance(tokenizer, str):
         raise TypeError(
-            "tokenizer is a fingerprint: it requires encode=, the function that makes the tokens, or ids=, the column that has them"
+            "tokenizer is a fingerprint: it requires encode=, the function that makes the tokens, or ids=, the column "
+            "that has them"
         )
     raise TypeError(
-        f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or encode="
+        f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or "
+        "encode="
     )

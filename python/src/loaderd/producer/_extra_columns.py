@@ -40,7 +40,8 @@ def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, s
     for name, kind in types.items():
         if kind not in known or name in _OWN:
             raise ValueError(
-                f"{what}: {name!r} is {kind!r}: want one of {', '.join(known)}, and a name other than {', '.join(sorted(_OWN))}"
+                f"{what}: {name!r} is {kind!r}: want one of {', '.join(known)}, and a name other than "
+                f"{', '.join(sorted(_OWN))}"
             )
     return dict(types)
 
@@ -55,7 +56,8 @@ def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str
         raise InvalidDocumentError(f"columns is a {type(given).__name__}, want a dict of values by name")
     if unknown := given.keys() - types.keys():
         raise InvalidDocumentError(
-            f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}"
+            f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, "
+            f"columns={{name: type}}"
         )
     return {
         name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None
@@ -69,7 +71,8 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
         raise InvalidDocumentError(f"column {name}: {error}") from None
     if array.ndim != 1 or len(array) != tokens:
         raise InvalidDocumentError(
-            f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens"
+            f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} "
+            "tokens"
         )
     wanted = np.dtype(kind)
     if array.dtype.kind not in {"f": "fiu", "i": "iu", "b": "b"}[wanted.kind] and array.size:
@@ -103,7 +106,8 @@ def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
     for name, value in values.items():
         if name not in types:
             raise InvalidDocumentError(
-                f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather"
+                f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or "
+                "publish it without gather"
             )
         if isinstance(value, bool) or not isinstance(value, VALUE_TYPES[types[name]]):
             raise InvalidDocumentError(f"meta {name!r} is {value!r}, want {types[name]}")

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from loaderd.producer._extra_columns import values_of
 from loaderd.producer._errors import InvalidDocumentError
+from loaderd.producer._extra_columns import values_of
 from loaderd.producer._loss import LOSS, WEIGHT
 from loaderd.producer._message import FINGERPRINT, MESSAGE_ID, META, TOKENS, Encoder, Message
 
@@ -72,7 +72,8 @@ def check(encoder: Encoder, document: Message) -> None:
     if document.headers.get("Content-Type") != TOKENS:
         raise InvalidDocumentError(
             f"document {document.position:,}: gather combines token ids, but the document is text: tokenize it"
-            " (loaderd.documents(rows, tokenizer=...), loaderd.Chat(tokenizer, as_tokens=True)), or publish it without gather"
+            " (loaderd.documents(rows, tokenizer=...), loaderd.Chat(tokenizer, as_tokens=True)), or publish it without "
+            "gather"
         )
     if META in document.headers:
         try:
@@ -82,7 +83,8 @@ def check(encoder: Encoder, document: Message) -> None:
     for key in ("path", "domain"):
         if f"Loaderd-{key.title()}" in document.headers:
             raise InvalidDocumentError(
-                f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather"
+                f"document {document.position:,}: {key} requires a message with one document: omit it, or publish "
+                "without gather"
             )
 
 

@@ -57,7 +57,8 @@ async def find_input_position(
         return place, newest
     if first > 1:
         raise PublishError(
-            f"cannot resume input {name!r}: stream {stream} has none of its documents, but starts at {first:,}, so they may have been"
+            f"cannot resume input {name!r}: stream {stream} has none of its documents, but starts at {first:,}, so "
+            "they may have been"
             " released: set start= to the position to begin at (0 for an input that was never published)"
         )
     return InputPosition(), newest

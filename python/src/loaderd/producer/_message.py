@@ -9,12 +9,12 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from loaderd.producer._extra_columns import columns_of
 from loaderd.producer._errors import InvalidDocumentError
+from loaderd.producer._extra_columns import columns_of
 from loaderd.producer._loss import LOSS, WEIGHT, loss_header, mask_of, parts_of, runs_of, runs_of_mask, weight_header
 from loaderd.producer._trace import TRACE
 
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from loaderd.producer._chat import Chat
 
-    Tokens = Union[Sequence[int], NDArray[np.integer[Any]]]
-    Document = Union[str, bytes, bytearray, memoryview, Mapping[str, Any], Tokens]
+    Tokens = Sequence[int] | NDArray[np.integer[Any]]
+    Document = str | bytes | bytearray | memoryview | Mapping[str, Any] | Tokens
 
 JSON = "application/json"
 TEXT = "text/plain"
@@ -214,13 +214,15 @@ class Encoder:
         given = {k: v for k, v in document.items() if v is not None}
         if unknown := given.keys() - _KEYS:
             raise InvalidDocumentError(
-                f"unknown keys {sorted(map(str, unknown))}: a document has text, ids, parts or messages, and id, path, domain, weight, meta, columns"
+                f"unknown keys {sorted(map(str, unknown))}: a document has text, ids, parts or messages, and id, path, "
+                "domain, weight, meta, columns"
                 " (loaderd.documents converts a dataset's rows)"
             )
         contents = [key for key in _CONTENTS if key in given]
         if len(contents) != 1:
             raise InvalidDocumentError(
-                f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages"
+                f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, "
+                "parts and messages"
             )
         for of, keys in (("messages", _OF_MESSAGES), ("ids", _OF_IDS)):
             if wrong := [] if of in given else [key for key in keys if key in given]:

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from loaderd._connection import TLS
-from loaderd.errors import UnreachableError
 from loaderd._local_auth import data_folder
+from loaderd.errors import UnreachableError
+from loaderd.producer._errors import NotPermittedError, PublishError, StreamNotFoundError
 from loaderd.producer._nats_auth import USER, find_login, is_token, signed
-from loaderd.producer._errors import StreamNotFoundError, NotPermittedError, PublishError
 
 if TYPE_CHECKING:
     import nats.aio.client
@@ -175,8 +175,10 @@ class Session:
                 cause = error.__cause__
                 if _final(cause):
                     raise NotPermittedError(
-                        f"cannot connect to NATS at {self.access.shown}: {cause}: the server inside a daemon requires token=, the content of producer.token"
-                        f" in the daemon's data folder; the client reads it in {data_folder()} (LOADERD_STREAM__DIR) if the lock file there has this address"
+                        f"cannot connect to NATS at {self.access.shown}: {cause}: the server inside a daemon requires "
+                        "token=, the content of producer.token"
+                        f" in the daemon's data folder; the client reads it in {data_folder()} (LOADERD_STREAM__DIR) "
+                        "if the lock file there has this address"
                     ) from cause
                 if time.monotonic() + wait > deadline:
                     raise UnreachableError(
@@ -323,7 +325,8 @@ class Session:
             raise PublishError(f"cannot look up the stream of {subject}: {error}") from error
         if not names:
             raise StreamNotFoundError(
-                f"no stream at {self.access.shown} has the subject {subject}: start the daemon (loaderd serve), which creates it, and check that"
+                f"no stream at {self.access.shown} has the subject {subject}: start the daemon (loaderd serve), which "
+                "creates it, and check that"
                 " url is its stream.listen or stream.url and that subject is its stream.subject"
             )
         return str(names[0])
@@ -357,8 +360,8 @@ class Session:
     ) -> None:
         """Calls `each` with sequence and headers of a subject's messages from `first` to `last`, in order.
 
-        In a cluster any server may answer, and may lag: that it has no further messages is only a hint there. Another server is
-        then queried for the next message, until the last message has arrived, or a later one.
+        In a cluster any server may answer, and may lag: that it has no further messages is only a hint there. Another
+        server is then queried for the next message, until the last message has arrived, or a later one.
 
         Raises:
             NatsConnectionError: If neither arrives: the message may have been deleted meanwhile.
@@ -382,7 +385,8 @@ class Session:
                     return
             elif time.monotonic() - moved > BEHIND_SECONDS:
                 raise NatsConnectionError(
-                    f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}"
+                    f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had "
+                    f"{last}"
                 )
             else:
                 await asyncio.sleep(0.1)

@@ -18,18 +18,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
 from loaderd.errors import LoaderdError, UnreachableError
-from loaderd.producer._run_checks import RunChecks
-from loaderd.producer._stream_readers import RunIntake
-from loaderd.producer._extra_columns import TOKEN_TYPES, VALUE_TYPES, check_types
 from loaderd.producer._chat import Chat
 from loaderd.producer._committer import Committer
-from loaderd.producer._errors import InvalidDocumentError, DocumentTooLargeError, StreamNotFoundError, PublishError
+from loaderd.producer._errors import DocumentTooLargeError, InvalidDocumentError, PublishError, StreamNotFoundError
+from loaderd.producer._extra_columns import TOKEN_TYPES, VALUE_TYPES, check_types
 from loaderd.producer._gather import MessageBuffer, check, size_alone
-from loaderd.producer._message import FINGERPRINT, HEADERS_MOST, Encoder, Message
-from loaderd.producer._outbox import Outbox, resolve
 from loaderd.producer._input_position import InputPosition, find_input_position
+from loaderd.producer._message import FINGERPRINT, HEADERS_MOST, Encoder, Message
 from loaderd.producer._nats_session import Access, NatsConnectionError, NatsRequestError, Session
+from loaderd.producer._outbox import Outbox, resolve
+from loaderd.producer._run_checks import RunChecks
 from loaderd.producer._source import check_source, fingerprint_of, require_nats
+from loaderd.producer._stream_readers import RunIntake
 from loaderd.producer._trace import check_share, traceparent
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class PublishOptions(TypedDict, total=False):
     progress: Callable[[Published], None] | None
     """Called after every batch, from the publisher's thread."""
     on_wait: Callable[[str], None] | None
-    """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
+    """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a
+    warning in the log "loaderd".
+    """
     on_reject: Callable[[InvalidDocumentError], None] | None
     """Called with the error of a document that cannot be sent, which is then skipped. Default None: the error is
     raised."""
@@ -246,14 +248,16 @@ class SendPipeline:
             check(self.encoder, message)
         elif message.head > HEADERS_MOST:
             raise DocumentTooLargeError(
-                f"document {message.label} has {message.head:,} bytes of headers, more than the server's limit of {HEADERS_MOST:,}: split it, shorten"
+                f"document {message.label} has {message.head:,} bytes of headers, more than the server's limit of "
+                f"{HEADERS_MOST:,}: split it, shorten"
                 " its loss and meta, or publish it with gather=, which stores them in columns",
                 facts={"document": message.id, "bytes": str(message.head), "limit": str(HEADERS_MOST)},
             )
         size = size_alone(message) if gathers else message.size
         if size > self._limit:
             raise DocumentTooLargeError(
-                f"document {message.label} has {size:,} bytes with its headers, more than the server's limit of {self._limit:,} per message: split it",
+                f"document {message.label} has {size:,} bytes with its headers, more than the server's limit of "
+                f"{self._limit:,} per message: split it",
                 facts={"document": message.id, "bytes": str(size), "limit": str(self._limit)},
             )
         return message
@@ -340,7 +344,10 @@ class SendPipeline:
             late: Why the sent messages could not be awaited; None if they were.
         """
         done = self.published
-        text = f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in the stream"
+        text = (
+            f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in "
+            "the stream"
+        )
         if late is not None:
             text += f"; later ones may or may not be stored ({type(late).__name__}: {late})"
         if hasattr(error, "add_note"):  # Python 3.11

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from loaderd.producer._dataset import Documents, behind
-from loaderd.producer._errors import InvalidDocumentError, InputChangedError
-from loaderd.producer._pipeline import SendPipeline, PublishOptions, Published
+from loaderd.producer._errors import InputChangedError, InvalidDocumentError
+from loaderd.producer._pipeline import Published, PublishOptions, SendPipeline
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -29,9 +29,9 @@ class Publisher:
     `with` block. At most two batches are buffered; a full stream or a lost connection makes `send` wait (backpressure).
     Several threads may send; the order is then that of the calls.
 
-    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher sent is
-    stored. With a name the messages contain their position in the input of that name. `position`, that of the next document
-    to send, starts after those that the stream has; `start` sets it instead.
+    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher
+    sent is stored. With a name the messages contain their position in the input of that name. `position`, that of the
+    next document to send, starts after those that the stream has; `start` sets it instead.
 
     Example:
         ```python
@@ -154,29 +154,33 @@ def publish(
 ) -> Published:
     """Sends an input's documents, in order, and returns when all are stored.
 
-    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with one of
+    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with one
+    of
 
     - `text`;
-    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a loss
+    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a
+    loss
       are model input but not trained on;
     - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need the option `chat`;
     - `ids`, optionally with `loss` (a bool per token) or `loss_runs` (lengths of alternating runs of tokens with and
-      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has). Token
+      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has).
+      Token
       ids need `tokenizer`;
 
     and optionally `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 
     A document without an id gets one derived from source, name, position and content. Publishing the same input again
-    within the server's deduplication window (30 seconds) therefore adds nothing. With `name` no window applies: the messages
-    contain their position in the input, and those that the stream has are skipped, also after a crash. An iterable with a
-    method `skip` (loaderd.documents) is skipped by it.
+    within the server's deduplication window (30 seconds) therefore adds nothing. With `name` no window applies: the
+    messages contain their position in the input, and those that the stream has are skipped, also after a crash. An
+    iterable with a method `skip` (loaderd.documents) is skipped by it.
 
-    With the option `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`. The
-    grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are not sent.
+    With the option `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`.
+    The grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
+    not sent.
 
-    Before the first document, the reports of the runs that read the stream are checked for whether they accept it. At the
-    end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs read, at most
-    `report` seconds.
+    Before the first document, the reports of the runs that read the stream are checked for whether they accept it. At
+    the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs read,
+    at most `report` seconds.
 
     It works inside a running event loop too, which it blocks: there, use apublish.
 
@@ -231,8 +235,8 @@ async def apublish(
 ) -> Published:
     """Publishes as `publish` does, in a running event loop, without blocking it.
 
-    When the task is cancelled it waits a few seconds for sent documents, as `publish` does after an interrupt. Arguments,
-    result and errors are those of `publish`.
+    When the task is cancelled it waits a few seconds for sent documents, as `publish` does after an interrupt.
+    Arguments, result and errors are those of `publish`.
 
     Args:
         documents: The documents, also as an asynchronous iterable.
@@ -278,7 +282,8 @@ def _create_pipeline(
 ) -> SendPipeline:
     if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError(
-            f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]"
+            f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give "
+            "[document]"
         )
     if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
         raise TypeError(
@@ -359,11 +364,13 @@ def _compare(last: Sequence[Document | InvalidDocumentError], pipeline: SendPipe
     known = pipeline.place
     if len(last) < known.places:
         raise InputChangedError(
-            f"input {pipeline.encoder.input!r} has fewer than the {known.position:,} documents that are already in the stream: give a changed"
+            f"input {pipeline.encoder.input!r} has fewer than the {known.position:,} documents that are already in the "
+            "stream: give a changed"
             " input another name, or set start= to the position at which it begins"
         )
     if (found := pipeline.last(last)) != known.last_id:
         raise InputChangedError(
-            f"input {pipeline.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} at that"
+            f"input {pipeline.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the "
+            f"stream has {known.last_id!r} at that"
             " position: give a changed input another name, or set start= to the position at which it begins"
         )

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import time
 
-from loaderd.producer._stream_readers import UNDECODABLE, StreamReaders, RunIntake, find_stream_readers
 from loaderd.producer._committer import Tally
-from loaderd.producer._errors import NotAcceptedError
 from loaderd.producer._duplicates import describe_duplicates
+from loaderd.producer._errors import NotAcceptedError
 from loaderd.producer._nats_session import Session
+from loaderd.producer._stream_readers import UNDECODABLE, RunIntake, StreamReaders, find_stream_readers
 
 log = logging.getLogger("loaderd")
 
@@ -42,7 +42,8 @@ class RunChecks:
         problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
         if everywhere:
             raise NotAcceptedError(
-                f"{problem}. Publish texts or ids that the run accepts (tokenizer=), or start a run with the other tokenizer (loaderd serve --run NAME)"
+                f"{problem}. Publish texts or ids that the run accepts (tokenizer=), or start a run with the other "
+                "tokenizer (loaderd serve --run NAME)"
             )
         if problem:
             log.warning("publishing to stream %s: %s", self._stream, problem)

@@ -41,7 +41,10 @@ class RunIntake:
         if not self.skipped:
             return ""
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
-        line = f"run {self.run} read {self.read:,} documents (of all producers) during this publish and skipped {sum(self.skipped.values()):,}: {reasons}"
+        line = (
+            f"run {self.run} read {self.read:,} documents (of all producers) during this publish and skipped "
+            f"{sum(self.skipped.values()):,}: {reasons}"
+        )
         if UNDECODABLE in self.skipped:
             line += " (see loaderd dlq list)"
         return line if not self.unread else f"{line}; not read yet: {self.unread:,}"
@@ -116,7 +119,10 @@ class StreamReaders:
             if fingerprint:
                 text += f", and run {run} has tokenizer {intake.tokenizer} ({intake.fingerprint})"
             else:
-                text += f", and run {run} accepts only token ids (tokenizer.name: {intake.tokenizer}, fingerprint {intake.fingerprint})"
+                text += (
+                    f", and run {run} accepts only token ids (tokenizer.name: {intake.tokenizer}, fingerprint "
+                    f"{intake.fingerprint})"
+                )
         return f"{text}: every document would become a dead letter", len(runs) == len(self.reads)
 
     def reads_on(self, last: int) -> tuple[bool, int]:
@@ -135,7 +141,8 @@ class StreamReaders:
         if self.reads:
             return f"{text}; read by {', '.join(self.reads)}"
         return (
-            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document,"
+            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first "
+            "document,"
             " or from the document that the start of its source names"
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -31,13 +32,14 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
         encode: Returns the ids of a part. Its second argument is whether the text begins with the part.
 
     Raises:
-        InvalidDocumentError: If no such cut exists: a token holds characters of both sides, or `encode` returns other ids
+        InvalidDocumentError: If no such cut exists: a token holds characters of both sides, or `encode` returns other
+        ids
             for a part than for the same characters within the text.
     """
     n = len(whole.ids)
     bounds = [0, *(i for i in range(1, n) if whole.loss[i] != whole.loss[i - 1]), n]
     ways: dict[int, list[int]] = {0: [0]}  # cut position to the cuts that lead to it
-    for first, end in zip(bounds, bounds[1:]):
+    for first, end in itertools.pairwise(bounds):
         # White space between two tokens belongs to one of them, usually to the second.
         places: Iterable[int] = (
             [len(whole.text)] if end == n else dict.fromkeys((whole.offsets[end - 1][1], whole.offsets[end][0]))
@@ -53,7 +55,8 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
         ways = longer
     [cuts] = ways.values()
     return [
-        {"text": whole.text[a:b], "loss": bool(n and whole.loss[first])} for a, b, first in zip(cuts, cuts[1:], bounds)
+        {"text": whole.text[a:b], "loss": bool(n and whole.loss[first])}
+        for a, b, first in zip(cuts, cuts[1:], bounds, strict=False)
     ]
 
 
@@ -61,6 +64,8 @@ def _no_split(whole: Tokenized, first: int, end: int) -> InvalidDocumentError:
     at, to = whole.offsets[first][0], whole.offsets[end - 1][1]
     shown = whole.text[at:to] if to - at <= 60 else f"{whole.text[at : at + 30]}...{whole.text[to - 30 : to]}"
     return InvalidDocumentError(
-        f"its parts do not produce the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, tokenizes differently on its own (the tokenizer"
-        " adds a space before every text, or tokens share a character). Publish such chats as tokens: Chat(tokenizer, as_tokens=True)"
+        f"its parts do not produce the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, tokenizes "
+        "differently on its own (the tokenizer"
+        " adds a space before every text, or tokens share a character). Publish such chats as tokens: Chat(tokenizer, "
+        "as_tokens=True)"
     )

@@ -85,7 +85,7 @@ class BatchFormat:
             raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
         if labels != "unshifted" and labels != "shifted":
             raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
-        if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
+        if (isinstance(capacity, str) and capacity != "auto") or (isinstance(capacity, int) and capacity < 2):
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
         chosen = FIELDS + SOURCE_FIELDS if fields is None else tuple(f for f in everything if f in fields)
         sources = None if fields is None else any(f in fields for f in SOURCE_FIELDS)

@@ -13,8 +13,9 @@ Batch = dict[str, Any]
 class Mover:
     """Moves batches to a device.
 
-    `send` runs in the prefetching thread, `receive` in the consuming one, which also creates the Mover. Copies to CUDA run
-    on a separate stream, from pinned memory, and only the GPU waits for them. Without a device batches stay in host memory.
+    `send` runs in the prefetching thread, `receive` in the consuming one, which also creates the Mover. Copies to CUDA
+    run on a separate stream, from pinned memory, and only the GPU waits for them. Without a device batches stay in host
+    memory.
     """
 
     def __init__(self, device: torch.device | None, pin_memory: bool | None) -> None:

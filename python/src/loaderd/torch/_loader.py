@@ -47,17 +47,17 @@ class StepLoader(IterableDataset[Batch]):
     | `loss_weights` | float32 [rows, L]: the loss weight of the label, as its document has it; 0 in padding |
     | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value |
 
-    `sources` and `num_sources` are present by default in a run with several sources, `loss_weights` if `fields` names it.
-    For values of documents (`documents.meta`) a column is a list per row, with a str, int, float or None per piece. A column
-    is aligned with its tokens: with "shifted" labels the value of a label's token is the next one in the row.
+    `sources` and `num_sources` are present by default in a run with several sources, `loss_weights` if `fields` names
+    it. For values of documents (`documents.meta`) a column is a list per row, with a str, int, float or None per piece.
+    A column is aligned with its tokens: with "shifted" labels the value of a label's token is the next one in the row.
 
     "unshifted" labels are for models that shift labels themselves: the first token of every segment has none. "shifted"
-    labels are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more segment, so
-    that every token is covered and the last value is rows * L.
+    labels are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more
+    segment, so that every token is covered and the last value is rows * L.
 
     A loader is one pass over the run: a new loop over it continues with the next step, and so does `next()` after an
-    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch_factor` batches
-    ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
+    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch_factor`
+    batches ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
 
     Example:
         ```python
@@ -101,7 +101,8 @@ class StepLoader(IterableDataset[Batch]):
         Args:
             url: The addresses of the daemons, as in `loaderd.Client`.
             run: The name that the daemon's run must have; None accepts the first run found.
-            rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of torch.distributed, else
+            rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of torch.distributed,
+            else
                 RANK and WORLD_SIZE, else this is the only rank.
             world_size: The number of data-parallel ranks.
             mesh: A device mesh that has the rank.
@@ -203,10 +204,11 @@ class StepLoader(IterableDataset[Batch]):
     def total_steps(self) -> int | None:
         """The number of steps of the run from its first to its last, if known exactly; else None.
 
-        It is for schedules of the learning rate. It is known when the run has ended, or when all sources are sealed and the run
-        is measured, which the daemon does automatically if little is left. It is None while a source is not sealed, while the
-        run is being measured, and for a run without an end; `length` then has an estimate. It is constant until the run is
-        changed by a new mixture or a flush. Every access calls the daemon: read it on one rank and broadcast it, or store it.
+        It is for schedules of the learning rate. It is known when the run has ended, or when all sources are sealed and
+        the run is measured, which the daemon does automatically if little is left. It is None while a source is not
+        sealed, while the run is being measured, and for a run without an end; `length` then has an estimate. It is
+        constant until the run is changed by a new mixture or a flush. Every access calls the daemon: read it on one
+        rank and broadcast it, or store it.
 
         Example:
             ```python
@@ -228,8 +230,8 @@ class StepLoader(IterableDataset[Batch]):
     def measure(self, timeout: float | None = None) -> int:
         """Makes the daemon count how many steps the run will have, and waits for the number.
 
-        `total_steps` has it afterwards. Call it on one rank. All sources must be sealed. The remaining documents are read and
-        tokenized an additional time, which takes as long as the daemon's tokenizer needs for them.
+        `total_steps` has it afterwards. Call it on one rank. All sources must be sealed. The remaining documents are
+        read and tokenized an additional time, which takes as long as the daemon's tokenizer needs for them.
 
         Args:
             timeout: Seconds to wait; None waits without a limit. The daemon continues to count.
@@ -283,8 +285,8 @@ class StepLoader(IterableDataset[Batch]):
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
         """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones.
 
-        Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile before the
-        first step. The position in the run does not change.
+        Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile
+        before the first step. The position in the run does not change.
 
         Args:
             bucket: The row length in tokens; None means the largest.
@@ -300,8 +302,8 @@ class StepLoader(IterableDataset[Batch]):
     def state_dict(self) -> dict[str, Any]:
         """Returns the position after the last batch that was *yielded*.
 
-        It is a few numbers and names, the same on every rank at the same step. Prefetched batches are not covered and are
-        yielded again after a resume.
+        It is a few numbers and names, the same on every rank at the same step. Prefetched batches are not covered and
+        are yielded again after a resume.
         """
         return self._state.save(self._client.info, self._prefetcher.run_id)
 
@@ -326,10 +328,12 @@ class StepLoader(IterableDataset[Batch]):
     def commit(self, step: int | None = None) -> int:
         """Commits: the trainer's own checkpoint is *durable* and covers all steps before `step`.
 
-        Their documents may then be released. Call it on one rank, or all, once the checkpoint is complete on every rank.
+        Their documents may then be released. Call it on one rank, or all, once the checkpoint is complete on every
+        rank.
 
         Args:
-            step: The first step that the checkpoint does not cover. By default it is that of the last state that was taken or
+            step: The first step that the checkpoint does not cover. By default it is that of the last state that was
+            taken or
                 restored here, never that of batches which no state covers.
 
         Returns:
@@ -348,10 +352,13 @@ class StepLoader(IterableDataset[Batch]):
         Call it on one rank. `loaderd.Client.mix` can also add and remove sources.
 
         Args:
-            weights: Weights by source, relative to each other, 0 to 1e9. A source that is not named keeps its current share as
+            weights: Weights by source, relative to each other, 0 to 1e9. A source that is not named keeps its current
+            share as
                 weight.
-            once: Whether the run's plan has one change per position of the loader. A trainer that was killed, resumes from its
-                checkpoint and repeats a decision then gets the recorded change (`again`), regardless of the weights in its new
+            once: Whether the run's plan has one change per position of the loader. A trainer that was killed, resumes
+            from its
+                checkpoint and repeats a decision then gets the recorded change (`again`), regardless of the weights in
+                its new
                 request.
 
         Returns:
@@ -360,7 +367,8 @@ class StepLoader(IterableDataset[Batch]):
         Raises:
             ValueError: If a weight is not a number from 0 to 1e9.
             InvalidTicketError: If no mixture can have the weights, or all sources are exhausted.
-            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has flight.train_may_mix.
+            ForbiddenError: If the caller has neither the role operate, nor train where the daemon has
+            flight.train_may_mix.
         """
         return MixtureChange.decode(self._client.connect().mix(weights, decided=self._state.step if once else None))
 

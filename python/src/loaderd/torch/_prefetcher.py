@@ -133,7 +133,8 @@ class _BatchBuilder:
         if step.weighted and not self.batch_format.weights and not self.warned:
             self.warned.append(step.index)
             log.warning(
-                'step %d has documents with a loss weight, but the batches omit it: add "loss_weights" to the fields of StepLoader and multiply the losses by it',
+                'step %d has documents with a loss weight, but the batches omit it: add "loss_weights" to the fields '
+                "of StepLoader and multiply the losses by it",
                 step.index,
             )
         with self.mover.on_gpu():

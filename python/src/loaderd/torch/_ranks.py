@@ -34,7 +34,8 @@ class RankInfo(NamedTuple):
         rank: The data-parallel rank.
         world_size: The number of ranks.
         source: Where both were found.
-        peer: Distinguishes the processes of a rank: the process's global rank if more processes than ranks exist, else 0.
+        peer: Distinguishes the processes of a rank: the process's global rank if more processes than ranks exist, else
+        0.
     """
 
     rank: int
@@ -52,7 +53,8 @@ def find_rank(
 ) -> RankInfo:
     """Returns the rank from the first available of several places.
 
-    They are `rank` and `world_size`, the mesh, torch.distributed, and RANK and WORLD_SIZE. Otherwise it is the only rank.
+    They are `rank` and `world_size`, the mesh, torch.distributed, and RANK and WORLD_SIZE. Otherwise it is the only
+    rank.
 
     Args:
         rank: The data-parallel rank.
@@ -110,7 +112,8 @@ def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -
     """Returns the row-major place in the data-parallel dimensions, in the mesh's order."""
     if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
         raise TypeError(
-            f"mesh={repr(mesh):.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, such as "
+            f"mesh={mesh!r:.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, "
+            "such as "
             'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")); give numbers as rank= and world_size='
         )
     names = mesh.mesh_dim_names or ()

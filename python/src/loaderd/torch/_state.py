@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from loaderd.errors import PlanMismatchError, RunMismatchError
 from loaderd._retry import replaced
 from loaderd._wire import RunInfo
+from loaderd.errors import PlanMismatchError, RunMismatchError
 
 VERSION = 1
 _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
@@ -100,7 +100,8 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(
-            f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the version that saved it"
+            f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the version that saved "
+            "it"
         )
     wrong = [k for k, t in _TYPES.items() if type(state.get(k)) is not t]
     run_id = state.get("run_id")
@@ -110,12 +111,14 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
         raise ValueError(f"this is not a state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
         raise RunMismatchError(
-            f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
+            f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's "
+            "daemon",
             facts={"run": info.name, "wanted": state["run"]},
         )
     if state["fingerprint"] != info.fingerprint:
         raise PlanMismatchError(
-            f"the checkpoint belongs to another plan of the run {info.name}: its fingerprint is {state['fingerprint']}, the "
+            f"the checkpoint belongs to another plan of the run {info.name}: its fingerprint is "
+            f"{state['fingerprint']}, the "
             f"daemon's is {info.fingerprint}: start the daemon with the configuration of the checkpoint",
             facts={"fingerprint": info.fingerprint, "wanted": state["fingerprint"]},
         )

@@ -20,8 +20,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loaderd.torch._loader import StepLoader
 from loaderd.torch._counts import BatchCounts
+from loaderd.torch._loader import StepLoader
 
 Write = Callable[[dict[str, float], int], object]
 """Receives the metrics by name, and their step."""
@@ -32,7 +32,7 @@ class Log:
 
     | metric | of this rank |
     | --- | --- |
-    | `loaderd/share/SOURCE` | share of the source in the tokens since the previous line; only in runs with several sources |
+    | `loaderd/share/SOURCE` | share of the source in the tokens since the previous line; if there are several |
     | `loaderd/tokens/SOURCE` | tokens of the source so far |
     | `loaderd/tokens` | tokens so far, without padding |
     | `loaderd/tokens_per_second` | of these, since the previous line |
@@ -134,7 +134,8 @@ def writer(logger: object) -> Write:
     """Returns a function that writes metrics to a logger.
 
     Args:
-        logger: A logger of Lightning (`log_metrics`), TensorBoard (`add_scalar`) or Weights & Biases (`log`), or a function
+        logger: A logger of Lightning (`log_metrics`), TensorBoard (`add_scalar`) or Weights & Biases (`log`), or a
+        function
             of (dict, step).
 
     Raises:
@@ -154,5 +155,6 @@ def writer(logger: object) -> Write:
     if callable(logger):
         return logger
     raise TypeError(
-        f"{type(logger).__name__} is not a logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)"
+        f"{type(logger).__name__} is not a logger: want a method log_metrics, add_scalar or log, or a function of "
+        "(metrics, step)"
     )

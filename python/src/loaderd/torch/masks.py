@@ -68,9 +68,9 @@ def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
 def block_mask(segment_ids: Tensor, *, causal: bool = True, block_size: int = 128) -> BlockMask:
     """Returns the same rule as a `BlockMask` for `flex_attention(block_mask=...)`.
 
-    It equals `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but is computed from the borders of the
-    segments: without the [rows, L, L] tensor of `create_block_mask`, without compilation, without synchronization with the
-    device. Segments must be contiguous, as those of a loader are.
+    It equals `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but is computed from the borders of
+    the segments: without the [rows, L, L] tensor of `create_block_mask`, without compilation, without synchronization
+    with the device. Segments must be contiguous, as those of a loader are.
 
     Args:
         segment_ids: The segments of a batch, [rows, L].
@@ -143,12 +143,14 @@ def varlen(
 
     Args:
         batch: A batch with `cu_seqlens` and `max_seqlen`.
-        names: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which take
+        names: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which
+        take
             q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
-            `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and determines
-            itself whether it is causal.
+            `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and
+            determines itself whether it is causal.
         causal: Whether a token sees only itself and earlier tokens.
-        max_seqlen: An upper bound in tokens in place of the batch's longest segment. The row length L is such a bound, and
+        max_seqlen: An upper bound in tokens in place of the batch's longest segment. The row length L is such a bound,
+        and
             prevents `torch.compile` from recompiling for every new value.
 
     Raises:
@@ -180,16 +182,19 @@ _LEAK = 1e-3
 def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[str, Any]) -> None:
     """Checks that a model attends within segments.
 
-    It replaces the tokens of every other segment of each row, and compares the outputs of the segments between. It detects a
-    missing mask or one of the wrong form, an attention that ignores its mask arguments, and layers that carry a state from
-    token to token. The call costs two forward passes without gradients. Dropout must be off (`model.eval()`).
+    It replaces the tokens of every other segment of each row, and compares the outputs of the segments between. It
+    detects a missing mask or one of the wrong form, an attention that ignores its mask arguments, and layers that carry
+    a state from token to token. The call costs two forward passes without gradients. Dropout must be off
+    (`model.eval()`).
 
     Args:
-        forward: Returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes them.
+        forward: Returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes
+        them.
         batch: A batch with `input_ids` and `position_ids`.
 
     Raises:
-        ValueError: If outputs depend on another segment, if they do not depend on `input_ids` at all, or if no row of the
+        ValueError: If outputs depend on another segment, if they do not depend on `input_ids` at all, or if no row of
+        the
             batch has two segments.
         KeyError: If the loader's `fields` omit `input_ids` or `position_ids`.
     """
@@ -204,10 +209,13 @@ def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[
     leak, own = moved[~changed].max().item(), moved[changed].mean().item()
     if own == 0:
         raise ValueError(
-            "check_isolation: the output does not depend on input_ids: make forward compute it from the batch that it receives"
+            "check_isolation: the output does not depend on input_ids: make forward compute it from the batch that it "
+            "receives"
         )
     if not leak <= _LEAK * own:
         raise ValueError(
-            f"check_isolation: the output of a token depends on another segment of its row: it changes by {leak:.3g}, that of a changed segment by {own:.3g}. "
-            "Pass a mask of the batch's segments. A model of transformers that receives only position_ids requires use_cache=False, and dropout must be off"
+            f"check_isolation: the output of a token depends on another segment of its row: it changes by {leak:.3g}, "
+            f"that of a changed segment by {own:.3g}. "
+            "Pass a mask of the batch's segments. A model of transformers that receives only position_ids requires "
+            "use_cache=False, and dropout must be off"
         )
