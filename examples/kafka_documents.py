@@ -24,12 +24,13 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 import loaderd
 
+# Too large, not UTF-8, not JSON, another JSON.
 NOT_TAKEN = (
     loaderd.InvalidDocumentError,
     ValueError,
     LookupError,
     TypeError,
-)  # too large, not UTF-8, not JSON, another JSON
+)
 
 
 def document(record: Message, args: argparse.Namespace) -> dict | None:

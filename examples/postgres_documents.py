@@ -85,18 +85,16 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
     replication.execute("IDENTIFY_SYSTEM")
     name = f"postgres {replication.fetchone()[0]} {args.slot}"  # positions in the log are specific to one server
     options = {"proto_version": "1", "publication_names": args.publication}
-    replication.start_replication(
-        args.slot, options=options, decode=False, status_interval=1
-    )  # refused while another process has the slot
+    # Refused while another process has the slot.
+    replication.start_replication(args.slot, options=options, decode=False, status_interval=1)
     with loaderd.Publisher(
         args.nats, source=args.source, name=name, start=args.start
     ) as publisher:  # only now: no other process adds to the input
         last = place_of(publisher.last_id)
         print(f"following {args.table} after {publisher.last_id or 'the start of the slot'}", flush=True)
         tables: dict[int, tuple[str, list[str]]] = {}
-        commits: deque[tuple[int, int]] = (
-            deque()
-        )  # of sent transactions: the position after the last document, the end in the log
+        # Of sent transactions: the position after the last document, the end in the log.
+        commits: deque[tuple[int, int]] = deque()
         commit, nth, sent, within, passed_over = 0, 0, publisher.position, False, set()
         while True:
             message = replication.read_message()
@@ -136,13 +134,11 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
                         {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind],
                     )
             while commits and commits[0][0] <= publisher.published.position:
-                replication.send_feedback(
-                    flush_lsn=commits.popleft()[1]
-                )  # stored by JetStream: the server may discard it
+                # Stored by JetStream: the server may discard it.
+                replication.send_feedback(flush_lsn=commits.popleft()[1])
             if message is None and not commits and not within:
-                replication.send_feedback(
-                    flush_lsn=replication.wal_end
-                )  # otherwise the server retains its log indefinitely for an idle table
+                # Otherwise the server retains its log indefinitely for an idle table.
+                replication.send_feedback(flush_lsn=replication.wal_end)
 
 
 def place_of(id: str) -> tuple[int, int]:

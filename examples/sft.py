@@ -67,9 +67,10 @@ flags.add_argument("--checkpoint", help="file to save to and to resume from")
 flags.add_argument("--save-every", type=int, default=50, metavar="STEPS")
 args = flags.parse_args()
 
+# torchrun sets RANK.
 dist.init_process_group(
     "gloo", **({} if "RANK" in os.environ else {"store": dist.HashStore(), "rank": 0, "world_size": 1})
-)  # torchrun sets RANK
+)
 first, world = dist.get_rank() == 0, dist.get_world_size()
 torch.manual_seed(0)
 with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
@@ -94,9 +95,8 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
 
     for batch in islice(loader, max(0, args.steps - loader.step)):
         # Prompts have labels of -100 and therefore losses of 0. The other losses are weighted, and divided by the
-        # labels on all ranks. The plan has this
-        # number, so ranks need no communication for it. DDP takes the mean over ranks: multiplied by their number it is
-        # the sum.
+        # labels on all ranks. The plan has this number, so ranks need no communication for it. DDP takes the mean over
+        # ranks: multiplied by their number it is the sum.
         losses = model(
             batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none"
         )

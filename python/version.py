@@ -43,9 +43,8 @@ def version() -> str:
     if numbers is None:
         raise SystemExit(f"version.py: tag v{tag} is no version: want v1.2.3")
     *first, last = numbers[0].split(".")
-    following = (
-        numbers[0] if tag != numbers[0] else ".".join([*first, str(int(last) + 1)])
-    )  # 1.2.0rc1 is followed by 1.2.0
+    # 1.2.0rc1 is followed by 1.2.0.
+    following = numbers[0] if tag != numbers[0] else ".".join([*first, str(int(last) + 1)])
     return f"{following}.dev{commits}+g{revision}"
 
 

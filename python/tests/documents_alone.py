@@ -34,9 +34,8 @@ def with_jax(url: str) -> None:
 
     assert "torch" not in sys.modules and jax.device_count() == 4
     step, info = fullest(url)
-    weights = jax.tree.map(
-        lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets))
-    )  # larger weights make attention matter
+    # Larger weights make attention matter.
+    weights = jax.tree.map(lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets)))
     batch = jax_mesh.batch_of(step, NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data")))
     assert {x.shape for x in batch.values()} == {(8, step.bucket)}
     assert all(

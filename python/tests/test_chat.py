@@ -198,9 +198,8 @@ def test_parts_with_marks_and_by_turns() -> None:
     assert [p["text"] for p in Chat(small(PLAIN), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>"]
     assert [p["text"] for p in Chat(small(MARKED), turns="last")(some)["parts"] if p["loss"]] == ["f<|im_end|>\n"]
     assert [p["loss"] for p in Chat(small(MARKED), turns="last")(chat("nobody answers"))["parts"]] == [False]
-    assert not any(
-        p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"]
-    )  # the last answer is empty
+    # The last answer is empty.
+    assert not any(p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"])
     endless = (
         "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt "
         "%}assistant:{% endif %}"
@@ -212,9 +211,8 @@ def test_parts_with_marks_and_by_turns() -> None:
         "add_generation_prompt %}{{ '\n\nassistant:' }}{% endif %}"
     )
     whole = Chat(small(spaced))(chat("a", "b", "c"))["parts"]
-    assert whole == parts(
-        "\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n"
-    )  # the adjacent line breaks are one token
+    # The adjacent line breaks are one token.
+    assert whole == parts("\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n")
     roles = [{"role": "a", "content": "x"}, {"role": "b", "content": "y"}, {"role": "c", "content": "z"}]
     two = Chat(small(PLAIN.replace("assistant", "b")), roles=("b",))(roles)["parts"]
     assert [p["text"] for p in two if p["loss"]] == ["y<|im_end|>"]
@@ -259,17 +257,17 @@ def test_tokenizers_that_leave_white_space_out_of_offsets() -> None:
         tokenizer = changed(MARKED, post_processor=processor)
         assert not any(reference(tokenizer, some)[1])  # transformers loses the whole mask at the first space
         assert Chat(tokenizer)(some) == Chat(small(MARKED))(some)
-        assert (
-            tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1
-        )  # the tokenizer itself is unchanged
+        # The tokenizer itself is unchanged.
+        assert tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1
         assert Chat(tokenizer).fingerprint == Chat(small(MARKED)).fingerprint
 
 
 def test_where_no_cut_is_right() -> None:
+    # Parts get a leading space that the whole text does not have.
     blank_in_front = {
         **json.loads(small_json())["pre_tokenizer"],
         "add_prefix_space": True,
-    }  # parts get a leading space that the whole text does not have
+    }
     tokenizer = changed(SPOKEN.replace("Answer: ", "Answer:"), pre_tokenizer=blank_in_front)
     some = chat("who?", "the daemon")
     with pytest.raises(InvalidDocumentError, match=r"document 7 \('d'\): .*'the daemon\\n'.*as_tokens=True"):
@@ -286,9 +284,8 @@ def test_tokenizers_that_put_something_in_front_of_a_text() -> None:
     tokenizer = llama(SPOKEN.replace("Answer: ", "Answer:"))
     some = chat("who?", "the daemon", "and?", "<s>it")
     ids, mask = reference(tokenizer, some)
-    assert (
-        read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids
-    )  # separately tokenized parts would get a space each
+    # Separately tokenized parts would get a space each.
+    assert read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids
     assert tokenizer.decode(ids) == "".join(p["text"] for p in Chat(tokenizer)(some)["parts"])
     assert Chat(tokenizer, as_tokens=True)(some) == {"ids": ids, "loss": mask}
 

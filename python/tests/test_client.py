@@ -72,9 +72,8 @@ def dry(module_daemon: Callable[..., Daemon]) -> Daemon:
 @pytest.fixture(scope="module")
 def patient(module_daemon: Callable[..., Daemon]) -> Daemon:
     """A run that waits for documents, with a stall timeout of a minute."""
-    return module_daemon(
-        {**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"}
-    )  # calls through a proxy are not signed
+    # Calls through a proxy are not signed.
+    return module_daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
 
 
 def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) -> None:
@@ -335,9 +334,8 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
     ):
         for _ in range(steps - 1):
             next(client), next(loader)
-        wait_for(
-            lambda: client._reader._shared.ended and loader._prefetcher._reader._shared.ended
-        )  # both have given up
+        # Both have given up.
+        wait_for(lambda: client._reader._shared.ended and loader._prefetcher._reader._shared.ended)
         publish_tokens(d.nats_url, documents(400, seed=2))
         wait_for(lambda: client.info().planned > steps + 4)
         for step in range(steps - 1, steps + 3):

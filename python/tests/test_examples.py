@@ -64,12 +64,13 @@ def test_killed_training_equals_an_undisturbed_one(daemon, tmp_path):
     assert got == pytest.approx({k: expected[k] for k in got}, rel=1e-4)  # the order of additions differs
 
 
+# A model, a decoder, a group of processes.
 OF_THEIR_OWN = (
     "train.py",
     "jax_mesh.py",
     "postgres_documents.py",
     "kafka_documents.py",
-)  # a model, a decoder, a group of processes
+)
 
 
 def test_examples_are_short():

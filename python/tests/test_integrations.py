@@ -171,9 +171,8 @@ def check_alone(model: Any, batch: dict[str, Any], arguments: Mapping[str, Any])
     logits = model(batch["input_ids"], position_ids=batch["position_ids"], **arguments).logits
     loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
     torch.testing.assert_close(loss, want, rtol=1e-6, atol=0)
-    torch.testing.assert_close(
-        gradients(model, loss), expected, rtol=1e-5, atol=1e-6
-    )  # eager computes its softmax in float32
+    # Eager computes its softmax in float32.
+    torch.testing.assert_close(gradients(model, loss), expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])

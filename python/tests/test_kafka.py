@@ -28,12 +28,13 @@ from waiting import wait_for
 
 PARTITIONS = 4  # of a topic that the mock cluster creates
 TOPIC = "articles"
+# How long the group waits for a killed member.
 SOON = (
     "--set",
     "session.timeout.ms=6000",
     "--set",
     "heartbeat.interval.ms=500",
-)  # how long the group waits for a killed member
+)
 
 Document = tuple[int, str, str, str, dict[str, str]]  # position in the input, id, path, text, meta
 

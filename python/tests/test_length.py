@@ -53,9 +53,8 @@ def test_a_short_run_is_measured_by_itself(daemon):
     d = daemon(SHORT)
     publish_tokens(d.nats_url, documents(300))
     with StepLoader(d.flight_url, timeout=30) as loader, loaderd.Client(d.flight_url) as client:
-        estimate = wait(
-            lambda: (length := loader.length) and length.steps and length
-        )  # the first may be of the empty stream
+        # The first may be of the empty stream.
+        estimate = wait(lambda: (length := loader.length) and length.steps and length)
         assert not estimate.exact and estimate.open == ("docs",) and estimate.error > 0 and loader.total_steps is None
         client.seal()
         total = wait(lambda: loader.total_steps)

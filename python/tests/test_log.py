@@ -139,9 +139,8 @@ def test_the_status_of_a_run(url):
         assert [s["name"] for s in status.figures["sources"]] == ["code", "web"] and status.figures["commits"] == []
         for _ in loader:
             pass
-        wait_for(
-            lambda: loader.status().sentence.startswith("Ended at step ")
-        )  # the daemon evaluates its status once per second
+        # The daemon evaluates its status once per second.
+        wait_for(lambda: loader.status().sentence.startswith("Ended at step "))
         ended = loader.status()
         assert ended.health == "running" and ended.ended and ended.planned == loader.step
         assert str(ended).startswith(ended.sentence)

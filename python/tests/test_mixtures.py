@@ -26,10 +26,11 @@ def test_off() -> None:
 def test_repeated_and_lost() -> None:
     before = np.array([[0, 0], [1, 0], [0, 1]])
     assert figures.repeated_and_lost(before, np.array([[0, 2], [1, 1]])) == (0, 0)
+    # 1 of 0 and 0 of 1; 1 and 2 of 1.
     assert figures.repeated_and_lost(before, np.array([[0, 1], [1, 3], [1, 0]])) == (
         2,
         2,
-    )  # 1 of 0 and 0 of 1; 1 and 2 of 1
+    )
 
 
 def test_epochs() -> None:

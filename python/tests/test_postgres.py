@@ -174,9 +174,8 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         )
         subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=surroundings, check=True)
         expected = [*range(1, 501)]
-        postgres.sql(
-            rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')"
-        )  # before the example follows
+        # Before the example follows.
+        postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")
         expected += range(100_001, 100_011)
         snapshot = [
             loaderd,

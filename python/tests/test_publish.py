@@ -949,9 +949,8 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             publish(["text"], url, source="py", timeout=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr(
-                "loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0
-            )  # on a slow machine the stream is created long after the leader is elected
+            # On a slow machine the stream is created long after the leader is elected.
+            patch.setattr("loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0)
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""

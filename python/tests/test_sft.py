@@ -81,15 +81,13 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
     epochs = configured["sources.chats.epochs"]
     with loaderd.Client(d.flight_url, sources=True, weights=True, job="count") as client:
         read = [(step.source_counts, set(step.sources.weight.tolist())) for step in client]
-    assert sum(counts["chats"].loss_tokens for counts, _ in read) == epochs * sum(
-        len(a) + 2 for a in answers
-    )  # with both end tokens
+    # With both end tokens.
+    assert sum(counts["chats"].loss_tokens for counts, _ in read) == epochs * sum(len(a) + 2 for a in answers)
     assert set.union(*(weights for _, weights in read)) == {1.0, float(np.float32(0.1))}
     for (_, chats, _, text, *_), (counts, _) in zip(told, read, strict=False):
         assert chats == counts["chats"].loss_tokens
-        assert (
-            text < counts["text"].loss_tokens if "text" in counts else text == 0
-        )  # the first token of each has no label
+        # The first token of each has no label.
+        assert text < counts["text"].loss_tokens if "text" in counts else text == 0
 
     if not scale.ALL:
         return

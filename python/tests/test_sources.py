@@ -128,9 +128,10 @@ def test_batches_and_losses_by_source(mixed):
         wide = losses.by_source(values, batch, 4)
         assert torch.equal(wide[:, :2], got) and not wide[:, 2:].any()
         assert torch.equal(losses.by_source(values, batch, 1), got[:, :1])
+        # Unshifted labels.
         ones = [
             losses.by_source(torch.ones(h[n]["labels"].shape[0], h[n]["labels"].shape[1] - 1), h[n]) for h in halves
-        ]  # unshifted labels
+        ]
         assert torch.equal(sum(ones)[1], got[1]) and torch.equal(sum(ones)[0], got[1])
         bad = torch.where(torch.from_numpy(used), values, torch.nan)
         assert torch.equal(losses.by_source(bad, batch), got)  # losses without a label may have any value
@@ -234,9 +235,8 @@ def test_sources_that_come_go_and_end(mixed):
         rest = list(loader)
         assert loader.sources == ("code", "web", "math")
         assert any((b["sources"] == 2).any() for b in rest)
-        assert [b["num_sources"] for b in rest] == [
-            max(2, int(b["sources"].max()) + 1) for b in rest
-        ]  # of the whole step: it is one rank's
+        # Of the whole step: it is one rank's.
+        assert [b["num_sources"] for b in rest] == [max(2, int(b["sources"].max()) + 1) for b in rest]
 
 
 def test_StepLoader_OneSource(daemon):

@@ -27,9 +27,8 @@ def test_the_tutorial(loaderd, tmp_path):
     programs.mkdir()
     folder.mkdir()
     (programs / "loaderd").symlink_to(loaderd.resolve())
-    (programs / "python3").write_text(
-        f'#!/bin/sh\nexec {sys.executable} "$@"\n'
-    )  # a symbolic link would leave the environment of this interpreter
+    # A symbolic link would leave the environment of this interpreter.
+    (programs / "python3").write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     (programs / "python3").chmod(0o755)
     script = "".join(f"echo '=== {n}'\n{block}" for n, block in enumerate(commands()))
     alone = ALONE if subprocess.run([*ALONE, "true"], capture_output=True).returncode == 0 else []
@@ -47,9 +46,8 @@ def test_the_tutorial(loaderd, tmp_path):
         try:
             shell.wait(timeout=SECONDS)
         finally:
-            subprocess.run(
-                ["kill", "-9", "--", f"-{shell.pid}"], capture_output=True
-            )  # the whole session, including a daemon left by a failure
+            # The whole session, including a daemon left by a failure.
+            subprocess.run(["kill", "-9", "--", f"-{shell.pid}"], capture_output=True)
     assert shell.returncode == 0, said.read_text() + (folder / "daemon.log").read_text()
     parts = re.split(r"^=== \d+\n", said.read_text(), flags=re.M)[1:]
     assert len(parts) == len(commands()) == 10

@@ -105,9 +105,8 @@ class GrainIter(Mix):
     def __init__(self, sizes, weights, seed=1, state=None, history=()):
         import grain
 
-        options = grain.ReadOptions(
-            num_threads=0, prefetch_buffer_size=0
-        )  # threads are slower for samples that cost nothing
+        # Threads are slower for samples that cost nothing.
+        options = grain.ReadOptions(num_threads=0, prefetch_buffer_size=0)
         self.samples = iter(
             grain.IterDataset.mix(
                 [_grain_source(i, n).to_iter_dataset(options) for i, n in enumerate(sizes)], weights=list(weights)

@@ -17,8 +17,7 @@ from documents import Documents
 from ledger import Ledger
 
 # Pools and maximum ages: the defaults, and the ages that are comparable with packers that hold back fewer documents:
-# those of batches of 4,096 and of
-# 1,000 documents, and of 64 open rows.
+# those of batches of 4,096 and of 1,000 documents, and of 64 open rows.
 BOUNDS = [(4096, 16384), (2048, 4095), (256, 999), (32, 168)]
 # Methods that the binary lacks are skipped.
 SETTINGS = [(method, *bound) for method in ("bucket", "bfd") for bound in BOUNDS] + [("concat", 1, 0)]

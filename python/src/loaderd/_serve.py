@@ -196,9 +196,8 @@ class DaemonContext:
 
     def _start(self, program: Path) -> DaemonHandle:
         if self._given is None:
-            folder = Path(
-                tempfile.mkdtemp(prefix="loaderd-")
-            )  # a forked child that exits would delete a TemporaryDirectory
+            # A forked child that exits would delete a TemporaryDirectory.
+            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._given).absolute()

@@ -131,6 +131,7 @@ class Chat:
             raise ValueError(f"{sorted(wrong)} are not arguments of a template")
         added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
         self._added = tuple(token.content for token in added)
+        # Prefix for encoding parts that do not begin a text.
         self._before = next(
             (
                 (t.content, i)
@@ -138,7 +139,7 @@ class Chat:
                 if t.special and not (t.lstrip or t.rstrip or t.single_word)
             ),
             None,
-        )  # prefix for encoding parts that do not begin a text
+        )
         written_by = template or tokenizer.chat_template
         named = written_by if isinstance(written_by, str) else "".join(written_by.values())
         special = [token.content for token in added if token.special]
