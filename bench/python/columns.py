@@ -34,7 +34,7 @@ PLAIN = {
     "packing.max_age": 16384,
     "steps.rows": 64,
     "shuffle.window": 256,
-    "documents.batches": True,
+    "documents.multiple_per_message": True,
 }
 DECLARED = {
     **PLAIN,

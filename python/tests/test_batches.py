@@ -175,7 +175,7 @@ def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: flo
     assert not got, "nothing else comes"
     assert pieces > 300 and (not fim or 100 < filled < 0.5 * pieces) and (fim or not filled)
     audit = subprocess.run(
-        [d.binary, "audit", "--run", "default", *d.flags],
+        [d.binary, "run", "audit", "--run", "default", *d.flags],
         cwd=d.folder,
         capture_output=True,
         text=True,

@@ -391,13 +391,13 @@ def test_commits_of_steps_that_were_not_sent(
 def test_Commit_OfAnOperatorRetainsDocuments(
     daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains earlier
+    """A trainer that joins at a later step commits there, and the job that an operator has added retains earlier
     documents."""
     file = tmp_path / "identities.json"
     tokens = create_tokens(
         request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"}
     )
-    d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
+    d = daemon({**SETTINGS, "flight.identities": file, "serve.retention": "purge", "serve.purge_delay": "0s"})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, token=tokens["me"]) as client:
         assert client.commit(0, job="big") == 0

@@ -20,7 +20,7 @@ INFO = {
     "ended": False,
     "committed": 0,
     "oldest": 0,
-    "keepers": {},
+    "commits": {},
     "config": {
         "tokenizer": {"vocab_size": 100, "pad": 0},
         "packing": {"buckets": [4, 8]},

@@ -234,7 +234,7 @@ def test_batches_of_torch_have_them(daemon):
 
 
 def test_runs_without_columns_have_none(daemon):
-    d = daemon({**SETTINGS, "documents.batches": True})
+    d = daemon({**SETTINGS, "documents.multiple_per_message": True})
     with (
         loaderd.Client(d.flight_url, columns=["twin"]) as client,
         pytest.raises(loaderd.InvalidTicketError, match=r"unknown column.*twin.*want some of input_ids"),

@@ -50,7 +50,7 @@ SNIPPETS = {"README": ("README.md", 0), "ten lines": ("docs/pytorch.md", 0), "ac
 @pytest.mark.parametrize("name", SNIPPETS)
 def test_Loss_GradientsEqualOnAnyNumberOfRanks(daemon, tmp_path, name):
     """The loops of the pages: alone, and with DDP and FSDP on 2 and 4 ranks, which have different numbers of labels."""
-    d = daemon(SETTINGS | {"packing.pool": 16, "packing.hold": 0, "shuffle.window": 4})
+    d = daemon(SETTINGS | {"packing.pool": 16, "packing.holdback": 0, "shuffle.window": 4})
     masked = [
         {"ids": ids, "loss": (np.arange(len(ids)) >= len(ids) * (i % 3) / 2).tolist()}
         for i, ids in enumerate(documents(120))

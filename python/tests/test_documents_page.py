@@ -114,7 +114,12 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
 def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     d = daemon(
-        {**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.batches": True}
+        {
+            **SMALL,
+            "tokenizer.name": tmp_path / "tokenizer.json",
+            "packing.buckets": 64,
+            "documents.multiple_per_message": True,
+        }
     )
     [(code, head, payload, arrives)] = [e for e in EXAMPLE.findall(PAGE) if ARROW in e[1]]
     exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})

@@ -15,10 +15,10 @@ from loaderd.errors import LoaderdError, ProtocolError, UnavailableError, from_s
 
 ROOT = Path(__file__).resolve().parents[2]
 OTHER_NAMES = {
-    "BAD_TICKET": "InvalidTicketError",
-    "BAD_TOKEN": "InvalidTokenError",
-    "SILENT_READER": "IdleReaderError",
-    "STEP_RELEASED": "StepPurgedError",
+    "INVALID_TICKET": "InvalidTicketError",
+    "INVALID_TOKEN": "InvalidTokenError",
+    "IDLE_READER": "IdleReaderError",
+    "STEP_PURGED": "StepPurgedError",
 }
 """Classes that are not named after their reason on the wire."""
 SEED = 20_260_101
@@ -184,7 +184,7 @@ INFO = {
     "ended": False,
     "committed": 2,
     "oldest": 1,
-    "keepers": {"trainer": 2},
+    "commits": {"trainer": 2},
     "config": {
         "tokenizer": {"vocab_size": 65_536, "pad": 0},
         "packing": {"buckets": [64, 128]},

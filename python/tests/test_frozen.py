@@ -45,6 +45,7 @@ def sealed(module_daemon):
 def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str, Any]:
     command = [
         loaderd,
+        "run",
         "export",
         "--flight",
         d.flight_url,
@@ -151,7 +152,7 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
 
     def refused(*flags: str) -> str:
         done = subprocess.run(
-            [loaderd, "export", "--flight", sealed.flight_url, "--out", folder, *flags],
+            [loaderd, "run", "export", "--flight", sealed.flight_url, "--out", folder, *flags],
             capture_output=True,
             text=True,
             timeout=60,
@@ -228,6 +229,7 @@ def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
     wanted = export(loaderd, sealed, tmp_path / "whole", "npy", "--steps", "0:25", "--file-steps", "1")
     command = [
         loaderd,
+        "run",
         "export",
         "--flight",
         sealed.flight_url,
@@ -294,7 +296,7 @@ LOSSES = {
 def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, name):
     d = daemon(
         SETTINGS
-        | {"documents.meta.lang": "string", "steps.rows": 4, "packing.hold": 0}
+        | {"documents.meta.lang": "string", "steps.rows": 4, "packing.holdback": 0}
         | LOSSES[name]
         | {"packing.pool": 16, "shuffle.window": 4}
     )

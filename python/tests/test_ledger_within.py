@@ -13,7 +13,12 @@ import loaderd
 from loaderd import publish
 from tokenized import SETTINGS, TOKENIZER
 
-SEVERAL = {**SETTINGS, "documents.multiple_per_message": True, "documents.meta.lang": "string", "documents.meta.year": "int64"}
+SEVERAL = {
+    **SETTINGS,
+    "documents.multiple_per_message": True,
+    "documents.meta.lang": "string",
+    "documents.meta.year": "int64",
+}
 EVERY = 7
 """One of EVERY documents has first tokens without a loss, and a weight and values too."""
 

@@ -105,7 +105,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     )
     d.stop()
     audit = subprocess.run(
-        [d.binary, "audit", "--run", "default", *d.flags, "--json"],
+        [d.binary, "run", "audit", "--run", "default", *d.flags, "--json"],
         cwd=d.folder,
         capture_output=True,
         text=True,

@@ -460,7 +460,7 @@ def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
     assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
     assert (
         "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable "
-        "(see loaderd dead list)" in caplog.text
+        "(see loaderd dlq list)" in caplog.text
     )
     with Publisher(**options) as publisher:
         publisher.send([1, 2, 3])

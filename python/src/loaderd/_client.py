@@ -221,7 +221,7 @@ class Client(Iterator[Step]):
         """
         self._run_id = run_id
 
-    def commit(self, step: int, keeper: str | None = None) -> int:
+    def commit(self, step: int, job: str | None = None) -> int:
         """Commits: a durable checkpoint covers all steps before `step`.
 
         A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
@@ -229,18 +229,18 @@ class Client(Iterator[Step]):
 
         Args:
             step: The first step that the checkpoint does not cover.
-            keeper: The name for which to commit; None means the client's job. A client without a job commits for
+            job: The name for which to commit; None means the client's job. A client without a job commits for
             "trainer", or
                 for the caller's own name where the daemon authenticates callers by name.
 
         Returns:
-            The smallest committed step of all keepers.
+            The smallest committed step of all committing jobs.
 
         Raises:
             ForbiddenError: If steps before `step` were not sent to any job of the caller, unless its role is operate.
         """
         try:
-            return self._number("commit", "committed", step=step, **self._keeper(keeper))
+            return self._number("commit", "committed", step=step, **self._commit_job(job))
         except ForbiddenError as error:
             if "sent" not in error.facts or not self._report(step):
                 raise
@@ -263,16 +263,16 @@ class Client(Iterator[Step]):
         self._one("consumed", **body)
         return True
 
-    def leave(self, keeper: str | None = None) -> int:
-        """Declares that a keeper no longer stores checkpoints.
+    def leave(self, job: str | None = None) -> int:
+        """Declares that a job no longer stores checkpoints.
 
         Args:
-            keeper: As in `commit`.
+            job: As in `commit`.
 
         Returns:
-            The smallest committed step of the remaining keepers.
+            The smallest committed step of the remaining committing jobs.
         """
-        return self._number("leave", "committed", **self._keeper(keeper))
+        return self._number("leave", "committed", **self._commit_job(job))
 
     def checkpoint(self) -> int:
         """Makes the daemon store its planner's state now, and returns the step of that state."""
@@ -411,13 +411,13 @@ class Client(Iterator[Step]):
         """
         return self._number("seal", "sequence", **({} if source is None else {"source": source}))
 
-    def drain(self) -> int:
+    def flush(self) -> int:
         """Flushes the buffered documents: packs them with padding, then the run continues.
 
         Returns:
             The sequence of the last document that is flushed.
         """
-        return self._number("drain", "sequence")
+        return self._number("flush", "sequence")
 
     def close(self) -> None:
         """Ends reading and waits for the thread.

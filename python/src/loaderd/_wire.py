@@ -251,7 +251,7 @@ class RunStatus:
         limits: The name of the bottleneck stage.
         planned: The number of planned steps.
         ended: Whether no step follows.
-        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers,
+        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, committing jobs,
         daemons,
             dead letters, events.
     """
@@ -310,9 +310,9 @@ class RunInfo:
         attention: "document" or "row": what a segment is.
         oldest: The first step that can be read.
         planned: Steps before this one can be read.
-        committed: All steps before this one are in every keeper's checkpoint.
+        committed: All steps before this one are in every job's checkpoint.
         ended: Whether no step follows.
-        keepers: The committed step of each keeper.
+        commits: The committed step of each job that commits.
         configuration: The configuration that determines the plan.
         was: Names that the run had before its plan was repaired.
         daemons: The addresses of its live daemons, if it has several.

@@ -43,7 +43,7 @@ class UnavailableError(LoaderdError):
 
 
 class SourceDryError(UnavailableError):
-    """Every document has been read and the next step needs more: publish documents, or seal or drain the run."""
+    """Every document has been read and the next step needs more: publish documents, or seal or flush the run."""
 
     reason = "SOURCE_DRY"
 
@@ -176,7 +176,7 @@ class StreamMismatchError(LoaderdError):
 
 
 class PlanTruncatedError(LoaderdError):
-    """The plan lost its end: the daemon does not continue it before `loaderd repair`."""
+    """The plan lost its end: the daemon does not continue it before `loaderd run repair`."""
 
     reason = "PLAN_TRUNCATED"
 
@@ -184,7 +184,7 @@ class PlanTruncatedError(LoaderdError):
 class PlanForeignError(LoaderdError):
     """The plan has a record that was not written by any of the run's daemons.
 
-    Daemons do not follow the plan before `loaderd repair`.
+    Daemons do not follow the plan before `loaderd run repair`.
     """
 
     reason = "PLAN_FOREIGN"
@@ -234,7 +234,7 @@ class TooManySegmentsError(LoaderdError):
 
 
 class StepPurgedError(LoaderdError):
-    """The documents of the step were released because every keeper had committed it: resume from a later checkpoint."""
+    """The documents of the step were released because every job had committed it: resume from a later checkpoint."""
 
     reason = "STEP_PURGED"
 
@@ -263,7 +263,7 @@ class InvalidTokenError(LoaderdError):
 class ForbiddenError(LoaderdError):
     """The caller is authenticated but not authorized.
 
-    It requests another run, another identity's keeper, an action that requires another role, or a commit of steps that
+    It requests another run, another identity's job, an action that requires another role, or a commit of steps that
     were not sent to any of its jobs (`facts`: step, sent).
     """
 

@@ -1,4 +1,4 @@
-"""Reads steps from a folder that `loaderd run export` has written, as `loaderd.Client` returns them, without a daemon."""
+"""Reads steps that `loaderd run export` has written to a folder, as `loaderd.Client` returns them, without a daemon."""
 
 from loaderd.frozen._reader import Frozen
 

@@ -32,7 +32,7 @@ _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 
 
 class Frozen(Iterator[Step]):
-    """Iterates over the steps that `loaderd export` has written into a folder.
+    """Iterates over the steps that `loaderd run export` has written into a folder.
 
     Every rank gets byte for byte what `loaderd.Client` with the same arguments got. For any world size W, rank r has
     rows [r*R/W, (r+1)*R/W) of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a stored
@@ -65,7 +65,7 @@ class Frozen(Iterator[Step]):
         """Opens a folder.
 
         Args:
-            folder: The folder that `loaderd export` has written.
+            folder: The folder that `loaderd run export` has written.
             rank: The data-parallel rank whose rows are read, 0 to `world_size` - 1.
             world_size: The number of ranks.
             step: The index of the first step; None means the folder's first.

@@ -106,7 +106,7 @@ class PublishOptions(TypedDict, total=False):
     chat: object
     """A loaderd.Chat, or the tokenizer of transformers whose chat template renders `messages`."""
     gather: int
-    """Maximum documents of token ids per message, for runs with `documents.multiple_per_message`. Default 1: no sharing."""
+    """Maximum documents of token ids per message, for runs with `documents.multiple_per_message`. Default 1."""
     columns: Mapping[str, str]
     """Types of the documents' additional columns per token (`columns`), by name, as in the run's
     `documents.columns`."""

@@ -174,8 +174,8 @@ def publish(
     messages contain their position in the input, and those that the stream has are skipped, also after a crash. An
     iterable with a method `skip` (loaderd.documents) is skipped by it.
 
-    With the option `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`.
-    The grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
+    With the option `gather`, up to that many documents of token ids share a message, for runs with
+    `documents.multiple_per_message`. The grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
     not sent.
 
     Before the first document, the reports of the runs that read the stream are checked for whether they accept it. At

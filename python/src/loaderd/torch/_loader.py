@@ -101,9 +101,8 @@ class StepLoader(IterableDataset[Batch]):
         Args:
             url: The addresses of the daemons, as in `loaderd.Client`.
             run: The name that the daemon's run must have; None accepts the first run found.
-            rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of torch.distributed,
-            else
-                RANK and WORLD_SIZE, else this is the only rank.
+            rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of
+                torch.distributed, else those of RANK and WORLD_SIZE, else this is the only rank.
             world_size: The number of data-parallel ranks.
             mesh: A device mesh that has the rank.
             mesh_dims: The mesh's data-parallel dimensions by name or number; by default they are found by their names.
@@ -117,7 +116,7 @@ class StepLoader(IterableDataset[Batch]):
             columns: Names of additional columns of the documents.
             pin_memory: Whether host memory is pinned; by default if CUDA is available and can be the target.
             job: The name of the training job. Jobs that read the same run do not wait for each other.
-            keeper: The name for which `commit` commits, as in `loaderd.Client.commit`.
+            commit_as: The job of `commit`, if it is not `job`, as in `loaderd.Client.commit`.
             token: The daemon's bearer token, as in `loaderd.Client`.
             tls: What TLS needs in addition to the system's certificate authorities.
             timeout: Seconds without a batch after which the cause is raised. Set it below the timeout of collectives.
@@ -132,7 +131,7 @@ class StepLoader(IterableDataset[Batch]):
         prefetch = PrefetchOptions(prefetch_factor, None if device is None else torch.device(device), pin_memory)
         prefetch.check()
         ranks.check()
-        self._format, self._device, self._ranks, self._keeper = batch_format, prefetch.device, ranks, keeper
+        self._format, self._device, self._ranks, self._commit_as = batch_format, prefetch.device, ranks, commit_as
         self._state, self._counter, self._empty_pass_log = LoaderState(), BatchCounter(), EmptyPassLog()
         self._guard = ProcessGuard()
         options = ClientOptions(url, run, job, token, tls, timeout, connect_timeout)
@@ -337,12 +336,12 @@ class StepLoader(IterableDataset[Batch]):
                 restored here, never that of batches which no state covers.
 
         Returns:
-            The step before which every keeper has committed.
+            The step before which every job has committed.
 
         Raises:
             ValueError: If no step is given and no state was taken.
         """
-        return self._client.connect().commit(self._state.commit_step(step), self._keeper)
+        return self._client.connect().commit(self._state.commit_step(step), self._commit_as)
 
     # The mixture
 
