@@ -3,7 +3,7 @@
 
 Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd
 runs `import --dry-run`, which also counts; the library runs in a loop that takes each document and its length. Prints a
-table for docs/results/benchmarks.md.
+table for bench/notes/stream.md.
 """
 
 from __future__ import annotations

@@ -175,8 +175,8 @@ def publish(
     iterable with a method `skip` (loaderd.documents) is skipped by it.
 
     With the option `gather`, up to that many documents of token ids share a message, for runs with
-    `documents.multiple_per_message`. The grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
-    not sent.
+    `documents.multiple_per_message`. The grouping follows from the input alone. When publishing ends with an error,
+    documents buffered for a message are not sent.
 
     Before the first document, the reports of the runs that read the stream are checked for whether they accept it. At
     the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs read,
