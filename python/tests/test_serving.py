@@ -15,7 +15,7 @@ import loaderd
 import waiting
 from loaderd._serve import find_program, flags
 
-SMALL = {"steps.rows": 2, "packing": {"buckets": [64]}, "serve": {"release": "keep"}}
+SMALL = {"steps.rows": 2, "packing": {"buckets": [64]}, "serve": {"retention": "keep"}}
 TEXTS = [f"Document {n} is about {'things ' * (n % 7 + 1)}" for n in range(40)]
 SOURCES = Path(__file__).resolve().parents[1] / "src"
 
