@@ -25,7 +25,7 @@ func newDLQRetryCmd() *cobra.Command {
 	var headers []string
 	var all, dryRun bool
 	cmd := &cobra.Command{
-		Use:   "retry (LETTER... | --all | --reason R | --source S | --since T)",
+		Use:   "retry (LETTER... | --all | --reason R | --since T)",
 		Short: "Publish dead letters again, unchanged or edited",
 		Long: `Publish dead letters again as new documents at the end of their stream. Payload,
 subject and headers are those of the original. The header Loaderd-Retry-Of names
