@@ -32,7 +32,7 @@ var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecon
 
 func newAgeHistogram() *ageHistogram {
 	return &ageHistogram{desc: prometheus.NewDesc("loaderd_document_seconds",
-		"Time from when its stream took a document until "+
+		"Time from when its stream stored a document until "+
 			"its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is "+
 			"read.", nil, nil)}
 }

@@ -284,7 +284,7 @@ func (c *callRegistry) countIdentified(who auth.Identity,
 		return nil, false, refusal.Limited(fmt.Sprintf("open calls of identity %s", who), most)
 	}
 	if of.resets.Tokens() < 1 {
-		return nil, true, refusal.Limited(fmt.Sprintf("calls per second that identity %s gives up", who),
+		return nil, true, refusal.Limited(fmt.Sprintf("cancelled calls per second of identity %s", who),
 			identityResetsPerSecond)
 	}
 	of.open++
@@ -309,5 +309,5 @@ type healthChecks struct{ *health.Server }
 
 func (healthChecks) Watch(*grpc_health_v1.HealthCheckRequest,
 	grpc.ServerStreamingServer[grpc_health_v1.HealthCheckResponse]) error {
-	return status.Error(codes.Unimplemented, "health is not watched: call Check")
+	return status.Error(codes.Unimplemented, "Watch is not supported: call Check")
 }

@@ -107,7 +107,7 @@ func (c Config) Validate() []FieldError {
 		add("keepalive", c.Keepalive, fmt.Sprintf("%v to %v", minKeepalive, maxKeepalive))
 	}
 	if c.SendBytes < minSendBytes {
-		add("send_bytes", c.SendBytes, fmt.Sprintf("%d bytes at least, which are a few batches", minSendBytes))
+		add("send_bytes", c.SendBytes, fmt.Sprintf("at least %d bytes, a few batches", minSendBytes))
 	}
 	if c.SlowReaderTimeout < minSlowReader || c.SlowReaderTimeout > maxSlowReader {
 		add("slow_reader_timeout", c.SlowReaderTimeout, fmt.Sprintf("%v to %v", minSlowReader, maxSlowReader))
@@ -129,19 +129,19 @@ func (c Config) checkAddresses(add func(field string, value any, want string)) {
 	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
 		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
-		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
+		add("listen", c.Listen, "a port of 0 (selects a free one) to 65535")
 	}
 	if !c.Insecure && auth.IsExposed(c.Listen) {
 		switch {
 		case c.Anonymous():
-			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+
+			add("listen", c.Listen, "a loopback address, because any caller would have full access: configure authentication "+
 				"(flight.identities, flight.cert, flight.key), or set flight.insecure: true")
 		case c.Cert == "":
-			add("listen", c.Listen, "a loopback address, because tokens would travel in the clear: serve with TLS "+
+			add("listen", c.Listen, "a loopback address, because tokens would be sent unencrypted: serve with TLS "+
 				"(flight.cert, flight.key), or set flight.insecure: true")
 		}
 	}
 	if _, _, err := net.SplitHostPort(c.Advertise); c.Advertise != "" && err != nil {
-		add("advertise", c.Advertise, "host:port at which readers find this daemon, or nothing")
+		add("advertise", c.Advertise, "host:port at which readers reach this daemon, or empty")
 	}
 }

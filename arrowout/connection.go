@@ -117,7 +117,7 @@ func (c *connection) recordCancel(few bool) {
 
 func (c *connection) closeForMisuse() {
 	if !c.closed.Load() && !c.isCut.Swap(true) {
-		c.CloseForMisuse("too many calls are given up or refused")
+		c.CloseForMisuse("too many cancelled or refused calls")
 	}
 }
 

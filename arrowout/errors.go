@@ -73,13 +73,13 @@ func statusOf(err error, call uint64) *status.Status {
 	case errors.Is(err, context.Canceled):
 		return status.New(codes.Canceled, "the call was cancelled")
 	case errors.Is(err, context.DeadlineExceeded):
-		return status.New(codes.DeadlineExceeded, "the call's deadline has passed; set none on a long DoGet")
+		return status.New(codes.DeadlineExceeded, "the call's deadline has passed; set no deadline on a long DoGet")
 	}
 	if s, ok := status.FromError(err); ok {
 		return s // from gRPC, such as for a ticket larger than a message may be
 	}
 	return statusWithInfo(codes.Internal, fmt.Sprintf(
-		"%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
+		"%s: the daemon failed to serve this call; see call=%d in its log for the cause", fault.Internal, call),
 		fault.Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 

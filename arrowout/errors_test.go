@@ -165,13 +165,13 @@ func TestServer_SurvivesPanicOfRun(t *testing.T) {
 # HELP loaderd_flight_errors_total Calls that ended with an error, by reason.
 # TYPE loaderd_flight_errors_total counter
 loaderd_flight_errors_total{reason="INTERNAL"} 6
-# HELP loaderd_flight_open_streams DoGet streams that are open.
+# HELP loaderd_flight_open_streams Open DoGet streams.
 # TYPE loaderd_flight_open_streams gauge
 loaderd_flight_open_streams 0
-# HELP loaderd_flight_batches_total Record batches handed to gRPC.
+# HELP loaderd_flight_batches_total Record batches passed to gRPC.
 # TYPE loaderd_flight_batches_total counter
 loaderd_flight_batches_total 3
-# HELP loaderd_flight_rows_total Rows of the batches handed to gRPC.
+# HELP loaderd_flight_rows_total Rows of the batches passed to gRPC.
 # TYPE loaderd_flight_rows_total counter
 loaderd_flight_rows_total 12
 `

@@ -76,7 +76,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	ranks := []int{req.Rank}
 	if !req.hasRank {
 		if req.World > maxEndpoints {
-			return nil, refusal.InvalidTicket("world %d has too many ranks for one answer: name a rank", req.World)
+			return nil, refusal.InvalidTicket("world %d has too many ranks for one response: name a rank", req.World)
 		}
 		ranks = ranks[:0]
 		for r := range req.World {
@@ -85,7 +85,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	}
 	about, err := json.Marshal(info)
 	if err != nil {
-		return nil, fmt.Errorf("encode the run's description: %w", err)
+		return nil, fmt.Errorf("encode run description: %w", err)
 	}
 	f := &flight.FlightInfo{
 		Schema:           flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator),
@@ -105,7 +105,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 			Location: locations})
 	}
 	if protobuf.Size(f) > maxInfoBytes {
-		return nil, refusal.InvalidTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank",
+		return nil, refusal.InvalidTicket("world %d has too many ranks for one response that lists %d daemons: name a rank",
 			req.World, len(info.Daemons))
 	}
 	return f, nil
@@ -118,7 +118,7 @@ func parseDescriptor(d *flight.FlightDescriptor, info loader.Info, who auth.Iden
 		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
-			return parsedTicket{}, refusal.InvalidTicket("a descriptor's path of %d parts: want one, the run's name",
+			return parsedTicket{}, refusal.InvalidTicket("descriptor path has %d parts: want one, the run's name",
 				len(d.GetPath()))
 		}
 		if err := request.CheckRun(d.GetPath()[0], "", info); err != nil {
@@ -127,28 +127,28 @@ func parseDescriptor(d *flight.FlightDescriptor, info loader.Info, who auth.Iden
 		return parseTicket([]byte("{}"), info, who)
 	}
 	return parsedTicket{}, refusal.InvalidTicket(
-		"a descriptor without type: want the run's name as path or a ticket as command")
+		"descriptor has no type: want the run's name as path or a ticket as command")
 }
 
 // DoPut is not supported: documents are published over NATS.
 func (s *service) DoPut(flight.FlightService_DoPutServer) error {
-	return refusal.Unsupported("this server takes no data", "publish documents to the run's document stream over NATS")
+	return refusal.Unsupported("this server accepts no data", "publish documents to the run's document stream over NATS")
 }
 
 // DoExchange is not supported.
 func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
-	return refusal.Unsupported("this server exchanges no data", "read with DoGet and publish documents over NATS")
+	return refusal.Unsupported("this server does not support DoExchange", "read with DoGet and publish documents over NATS")
 }
 
 // PollFlightInfo is not supported: GetFlightInfo returns quickly.
 func (s *service) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
-	return nil, refusal.Unsupported("this server has no flights to wait for",
+	return nil, refusal.Unsupported("this server does not support PollFlightInfo",
 		"use GetFlightInfo, or DoGet, which waits for steps")
 }
 
 // Handshake is not supported, because it is not needed.
 func (s *service) Handshake(flight.FlightService_HandshakeServer) error {
-	return refusal.Unsupported("this server has no handshake",
+	return refusal.Unsupported("this server does not support Handshake",
 		"send the token as the header authorization: Bearer TOKEN with every call")
 }
 

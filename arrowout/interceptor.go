@@ -182,7 +182,7 @@ func (g *interceptor) identify(ctx context.Context, method string, known identif
 		who.Role = auth.Read
 	}
 	if !who.CanAccessRun(g.run) {
-		return who, refusal.Forbidden(who, "it does not see the run that this daemon serves")
+		return who, refusal.Forbidden(who, "it has no access to the run that this daemon serves")
 	}
 	return who, nil
 }

@@ -183,7 +183,7 @@ func TestNewServer_RefusesInvalidConfiguration(t *testing.T) {
 		says   string
 	}{
 		{func(c *arrowout.Config) { c.TokenFile = dir + "/none" }, "read bearer token"},
-		{func(c *arrowout.Config) { c.TokenFile = blank }, "no header carries"},
+		{func(c *arrowout.Config) { c.TokenFile = blank }, "not allowed in headers"},
 		{func(c *arrowout.Config) { c.TokenFile = empty }, "is empty"},
 		{func(c *arrowout.Config) { c.Cert, c.Key = rubbish, key }, "load certificate"},
 		{func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = cert, key, rubbish }, "no PEM certificate"},

@@ -32,26 +32,26 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 	}
 	m := &metrics{
 		streams: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_open_streams",
-			Help: "DoGet streams that are open."},
+			Help: "Open DoGet streams."},
 			func() float64 { return float64(sessions.StreamCount()) }),
-		batches:         counter("batches_total", "Record batches handed to gRPC."),
-		bytes:           counter("bytes_total", "Bytes of the batches handed to gRPC, headers included."),
-		rows:            counter("rows_total", "Rows of the batches handed to gRPC."),
-		tokens:          counter("tokens_total", "Tokens of the batches handed to gRPC, padding left out."),
+		batches:         counter("batches_total", "Record batches passed to gRPC."),
+		bytes:           counter("bytes_total", "Bytes of the batches passed to gRPC, headers included."),
+		rows:            counter("rows_total", "Rows of the batches passed to gRPC."),
+		tokens:          counter("tokens_total", "Tokens of the batches passed to gRPC, without padding."),
 		stepWaitSeconds: counter("step_wait_seconds_total", "Seconds that streams waited for the next step of the run."),
-		sendSeconds:     counter("send_seconds_total", "Seconds that streams waited for clients to take batches."),
+		sendSeconds:     counter("send_seconds_total", "Seconds that streams waited for clients to receive batches."),
 		memoryWaitSeconds: counter("memory_wait_seconds_total",
 			"Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
 		cutConnections: prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "loaderd_flight_cut_connections_total",
-			Help: "Connections that were cut because a reader took nothing (flight.slow_reader_timeout).",
+			Help: "Connections closed because a reader received nothing (flight.slow_reader_timeout).",
 		}, func() float64 { return float64(sessions.CutConnections()) }),
 		heldBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_held_bytes",
-			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 {
+			Help: "Bytes of batches that are being assembled or sent; at most flight.send_bytes."}, func() float64 {
 			return float64(sessions.HeldBytes())
 		}),
 		stepWaits: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "loaderd_step_wait_seconds",
-			Help: "How long streams waited for the next step of the run.", Buckets: waitBounds}),
+			Help: "Duration of waits of streams for the next step of the run.", Buckets: waitBounds}),
 		documentAges: newAgeHistogram(),
 		errors: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "loaderd_flight_errors_total", Help: "Calls that ended with an error, by reason."}, []string{"reason"}),

@@ -109,9 +109,9 @@ func TestMix_RefusesInvalidBodies(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	c := dial(t, serve(t, f))
 	for body, says := range map[string]string{
-		`{"decided":1}`: "a change that is made",
-		`{"weights":{"web":1},"decided":1,"dry_run":true}`:      "a change that is made",
-		`{"weights":{"web":1},"request_id":"a","dry_run":true}`: "a change that is made",
+		`{"decided":1}`: "a change that is applied",
+		`{"weights":{"web":1},"decided":1,"dry_run":true}`:      "a change that is applied",
+		`{"weights":{"web":1},"request_id":"a","dry_run":true}`: "a change that is applied",
 		`{"weights":{"web":1},"decided":-1}`:                    "want an integer",
 		`{"weights":{"web":1},"decided":null}`:                  "null",
 		`{"weights":{"web":1},"request_id":1}`:                  "want a string",

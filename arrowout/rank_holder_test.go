@@ -45,7 +45,7 @@ func TestRankHolder_OneStreamPerRank(t *testing.T) {
 	eventually(t, "who never reads has lost the place", func() bool { return f.readers.Load() == 1 })
 
 	if _, err := get(operator, `{"world":2,"job":"big"}`); infoOf(t, err, codes.PermissionDenied).Reason != "FORBIDDEN" ||
-		!strings.Contains(err.Error(), "identity big reads as rank 0 of 2") {
+		!strings.Contains(err.Error(), "identity big currently reads as rank 0 of 2") {
 		t.Errorf("another identity: %v", err)
 	}
 	for _, elsewhere := range []string{`{"world":2,"rank":1}`, `{"world":1}`, `{"world":2,"job":"big/2"}`} {

@@ -106,8 +106,8 @@ func TestReaderEvents_LoggedAtStartAndEnd(t *testing.T) {
 		"reader joined event=reader.joined rank=1 world=2 from_step=3",
 		"reader left event=reader.left rank=1 world=2 from_step=3 at_step=4 why=nothing new (SOURCE_DRY)",
 		"reader joined event=reader.joined rank=0 world=1 from_step=0",
-		"reader left event=reader.left rank=0 world=1 from_step=0 at_step=1 why=it has the steps that it asked for",
-		"reader left event=reader.left rank=0 world=1 from_step=3 at_step=4 why=it has left, or its connection is lost",
+		"reader left event=reader.left rank=0 world=1 from_step=0 at_step=1 why=it received all requested steps",
+		"reader left event=reader.left rank=0 world=1 from_step=3 at_step=4 why=it closed the stream, or lost its connection",
 	}
 	eventually(t, "all is told", func() bool { return log.count() >= len(want) })
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)

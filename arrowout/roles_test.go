@@ -146,7 +146,7 @@ func TestServer_RefusesCommitsOfUnsentSteps(t *testing.T) {
 		}
 		info := infoOf(t, err, codes.PermissionDenied)
 		if info.Reason != "FORBIDDEN" || info.Metadata["sent"] != tc.sent || info.Metadata["step"] != fmt.Sprint(tc.step) ||
-			!strings.Contains(err.Error(), "were sent the steps before "+tc.sent) {
+			!strings.Contains(err.Error(), "were only sent the steps before "+tc.sent) {
 			t.Errorf("%+v: %v", tc, err)
 		}
 	}

@@ -148,7 +148,7 @@ func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
 		return fmt.Errorf(
-			"listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)",
+			"listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 selects a free one)",
 			s.cfg.Listen, err)
 	}
 	s.listener = l
@@ -157,7 +157,7 @@ func (s *Server) Start() error {
 		MaxPerHost:      s.cfg.MaxConnectionsPerHost,
 		IdentifyTimeout: identifyTimeout, Log: s.log}), s.sessions.ReleaseConnection}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
-		s.log.Warn("flight.insecure is set: any client of this address has every role, or tokens are sent unencrypted",
+		s.log.Warn("flight.insecure is set: any client that reaches this address has every role, or tokens are sent unencrypted",
 			"listen",
 			l.Addr().String())
 	}
@@ -242,7 +242,7 @@ const shutdownGrace = 2 * time.Second
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops",
-		Advice: "reconnect and go on with the same step"})
+		Advice: "reconnect and continue with the same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

@@ -67,7 +67,7 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 				return err
 			}
 			if len(columns) == 0 {
-				return fmt.Errorf("want at least one column; leave the key out for %v", batch.DefaultColumns)
+				return fmt.Errorf("want at least one column; omit the key for %v", batch.DefaultColumns)
 			}
 			return nil
 		},
@@ -95,13 +95,13 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 	if t.Job == "" {
 		t.Job = who.Job("")
 	} else if !who.MayCommitFor(t.Job) {
-		return parsedTicket{}, refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(t.Job))))
+		return parsedTicket{}, refusal.Forbidden(who, fmt.Sprintf("job %s belongs to another identity", refusal.Excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return parsedTicket{}, &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", refusal.Shorten(t.Fingerprint, 80),
+			Message: fmt.Sprintf("the ticket requires the plan %s, run %q has the plan %s", refusal.Shorten(t.Fingerprint, 80),
 				info.Run, info.Fingerprint),
-			Advice: "resume against the run that the checkpoint was taken from, or start without a fingerprint",
+			Advice: "resume with the run of the checkpoint, or start without a fingerprint",
 			Facts:  map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
 	return t, follower.CheckWorldSize(info.Config, t.World)

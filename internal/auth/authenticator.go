@@ -103,7 +103,7 @@ func (g *Authenticator) Reload() error {
 func checkTokenLength(token, file string) error {
 	if len(token) < minToken {
 		return fmt.Errorf(
-			"read bearer token: %s has a token of %d characters: use %d at least, as openssl rand -hex 16 makes them",
+			"read bearer token: %s has a token of %d characters: use at least %d, such as those of openssl rand -hex 16",
 			file, len(token), minToken)
 	}
 	return nil
@@ -170,7 +170,7 @@ func (g *Authenticator) IdentifyOpenCall(authorization []string, verified *x509.
 func (g *Authenticator) identify(authorization []string, verified *x509.Certificate, open bool) (Identity, error) {
 	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid at the start of the connection
 		return Identity{}, &UnauthenticatedError{Message: "the certificate of the connection has expired on " +
-			verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
+			verified.NotAfter.Format(time.DateOnly), Do: "connect with a new certificate"}
 	}
 	if !g.RequiresAuth() {
 		who := Identity{Role: Operate}
@@ -194,23 +194,23 @@ func (g *Authenticator) identify(authorization []string, verified *x509.Certific
 		return found, nil
 	}
 	unknown := &UnauthenticatedError{Message: "the call has no bearer token",
-		Do: "send the header authorization: Bearer TOKEN with a token of the daemon's (loaderd token create)"}
+		Do: "send the header authorization: Bearer TOKEN with a token of the daemon (loaderd token create)"}
 	if g.HasOnlyOwnToken() {
 		unknown.Do = ownTokenAdvice
 	}
 	switch {
 	case ok:
 		unknown.Message = "identity " + found.Name + " has expired on " + found.Expires.Format(time.DateOnly)
-		unknown.Do = "make another one (loaderd token create)"
+		unknown.Do = "create another one (loaderd token create)"
 	case stale:
-		unknown.Message, unknown.Do = "the call was signed too long ago, or before this daemon listened", "call again"
+		unknown.Message, unknown.Do = "the call's signature is too old, or from before the daemon's start", "call again"
 		unknown.Retryable = true
 	case len(authorization) > 0 && g.HasOnlyOwnToken():
-		unknown.Message = "the call's token, or what it is signed with, is not the token of this daemon"
+		unknown.Message = "the call's token or signing key is not the token of this daemon"
 	case len(authorization) > 0:
 		unknown.Message = "the call's bearer token is wrong"
 	case verified != nil && len(k.certificates) > 0:
-		unknown.Message = "no identity has a name of the call's certificate"
+		unknown.Message = "no identity matches a name in the call's certificate"
 	}
 	return Identity{}, unknown
 }
@@ -258,9 +258,9 @@ func (k *identityIndex) identifyByCertificate(verified *x509.Certificate) (Ident
 const ownTokenAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and " +
 	"commands " +
 	"in the " +
-	"folder where the daemon was started, or name the data folder by LOADERD_STREAM__DIR or --data-dir, or give the " +
-	"token by " +
-	"token= or --token-file; a page is opened by loaderd page"
+	"folder where the daemon was started, or set the data folder with LOADERD_STREAM__DIR or --data-dir, or the " +
+	"token with " +
+	"token= or --token-file; open a page with loaderd page"
 
 // ownIdentity is the identity of a caller with the token of the data folder.
 var ownIdentity = Identity{Role: Operate, Shared: true}

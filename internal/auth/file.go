@@ -39,7 +39,7 @@ func Parse(b []byte) ([]Identity, error) {
 		return nil, err
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("there is more behind the JSON object")
+		return nil, errors.New("data follows the JSON object")
 	}
 	if f.Format != fileFormat {
 		return nil, fmt.Errorf("format %d: want %d; another version of loaderd wrote it", f.Format, fileFormat)
@@ -101,7 +101,7 @@ func Remove(name, who string) error {
 	return updateFile(name, func(all []Identity) ([]Identity, error) {
 		rest := slices.DeleteFunc(slices.Clone(all), func(i Identity) bool { return i.Name == who })
 		if len(rest) == len(all) {
-			return nil, fmt.Errorf("%w: %s has none that is called %s", ErrNoIdentity, name, who)
+			return nil, fmt.Errorf("%w: %s has no identity named %s", ErrNoIdentity, name, who)
 		}
 		return rest, nil
 	})
@@ -114,7 +114,7 @@ func updateFile(name string, edit func([]Identity) ([]Identity, error)) (err err
 	next, err := os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf(
-			"%s is there: another command changes the identities at this moment; if none does, remove that file", name+".new")
+			"%s exists: another command is changing the identities; if no command is running, remove that file", name+".new")
 	}
 	if err != nil {
 		return fmt.Errorf("write identities: %w", err)

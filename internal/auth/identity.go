@@ -109,7 +109,7 @@ func (i Identity) validate() error {
 		refuse("sha256", i.SHA256, "64 hexadecimal digits")
 	}
 	if i.SHA256 == "" && i.Certificate == "" {
-		refuse("sha256", "", "it, or certificate: by what is it known?")
+		refuse("sha256", "", "this or certificate, to identify the caller")
 	}
 	for key, patterns := range map[string][]string{"runs": i.Runs, "jobs": i.Jobs} {
 		if len(patterns) > maxPatterns {
@@ -120,7 +120,7 @@ func (i Identity) validate() error {
 			if p == "" || len(p) > maxPattern || strings.Contains(name, "*") || strings.ContainsFunc(name, func(r rune) bool {
 				return r < ' ' || r > '~'
 			}) {
-				refuse(key, p, "a name, or the beginning of one and *")
+				refuse(key, p, "a name, or a prefix and *")
 			}
 		}
 	}

@@ -154,7 +154,7 @@ func TestIdentitiesFile_ConcurrentChangesAreNotLost(t *testing.T) {
 			_, hash := auth.NewToken()
 			if err := auth.Add(name, auth.Identity{Name: fmt.Sprint("i", n), Role: auth.Read, SHA256: hash}); err == nil {
 				added.Add(1)
-			} else if !strings.Contains(err.Error(), "changes the identities at this moment") {
+			} else if !strings.Contains(err.Error(), "is changing the identities") {
 				t.Error(err)
 			}
 		})
@@ -212,7 +212,7 @@ func TestGate_RefusesExpiredCertificates(t *testing.T) {
 
 func TestGate_RefusesShortTokens(t *testing.T) {
 	if _, err := auth.Open(auth.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil ||
-		!strings.Contains(err.Error(), "use 16 at least") {
+		!strings.Contains(err.Error(), "use at least 16") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -239,7 +239,7 @@ func TestOpen_RefusesInvalidIdentitiesFiles(t *testing.T) {
 		"{}":                             "format 0",
 		`{"format":2,"identities":[]}`:   "another version",
 		`{"format":1,"x":1}`:             "unknown field",
-		`{"format":1} {}`:                "more behind",
+		`{"format":1} {}`:                "data follows",
 		`{"format":1,"identities":[{}]}`: "identity 1",
 		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"zz"}]}`: "64 hexadecimal digits",
 		`{"format":1,"identities":[{"name":"a","role":"root","sha256":"` + hash +
@@ -249,7 +249,7 @@ func TestOpen_RefusesInvalidIdentitiesFiles(t *testing.T) {
 		`{"format":1,"identities":[{"name":"a\u0000","role":"read","sha256":"` + hash +
 			`"}]}`: "letters, digits",
 		`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + hash +
-			`","runs":[""]}]}`: "beginning of one",
+			`","runs":[""]}]}`: "a name, or a prefix",
 		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"b","role":"read","certificate":"x"}]}`:        "same certificate",
 		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"a","role":"operate","certificate":"other"}]}`: "same name",
 	} {

@@ -29,16 +29,16 @@ func ReadKeys(name string) (keys [][]byte, err error) {
 		key, err := hex.DecodeString(line)
 		if err != nil || len(key) != keyBytes { // the error omits the text, which may be a key nevertheless
 			return nil, fmt.Errorf(
-				"read plan keys: %s:%d: want a key of %d hexadecimal digits, as openssl rand -hex %d makes one", name, n,
+				"read plan keys: %s:%d: want a key of %d hexadecimal digits, as from openssl rand -hex %d", name, n,
 				2*keyBytes, keyBytes)
 		}
 		keys = append(keys, key)
 	}
 	switch {
 	case len(keys) == 0:
-		err = errors.New("it holds no key")
+		err = errors.New("it contains no key")
 	case len(keys) > maxKeys:
-		err = fmt.Errorf("it holds %d keys, more than %d", len(keys), maxKeys)
+		err = fmt.Errorf("it contains %d keys, more than %d", len(keys), maxKeys)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read plan keys: %s: %w", name, err)

@@ -20,10 +20,10 @@ func TestPlanKeys_FileFormatAndMode(t *testing.T) {
 	}{
 		{"one", one + "\n", 0o600, 1, ""},
 		{"two, and words", "# since May\n" + two + "\n\n  " + one, 0o400, 2, ""},
-		{"none", "# later\n", 0o600, 0, "holds no key"},
+		{"none", "# later\n", 0o600, 0, "contains no key"},
 		{"a short one", one + "\n" + one[1:], 0o600, 0, "plan.key:2: want a key of 64"},
 		{"no digits", strings.Repeat("xy", 32), 0o600, 0, "plan.key:1: want a key of 64"},
-		{"many", strings.Repeat(one+"\n", 17), 0o600, 0, "holds 17 keys"},
+		{"many", strings.Repeat(one+"\n", 17), 0o600, 0, "contains 17 keys"},
 		{"one that others read", one, 0o644, 0, "chmod 600"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

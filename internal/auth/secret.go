@@ -22,7 +22,7 @@ func CheckPrivate(name string) error {
 }
 
 func notPrivateError(name string, mode fs.FileMode) error {
-	return fmt.Errorf("%s is a secret that others can read or change (mode %04o): chmod 600 %s", name, mode, name)
+	return fmt.Errorf("%s is a secret that other users can read or change (mode %04o): chmod 600 %s", name, mode, name)
 }
 
 // readSecret reads a file that only its owner may read.
@@ -50,11 +50,11 @@ func ReadToken(name string) (string, error) {
 	}
 	token := strings.TrimSpace(string(b))
 	if token == "" {
-		return "", fmt.Errorf("read bearer token: %s is empty; put a token into it or leave token_file out", name)
+		return "", fmt.Errorf("read bearer token: %s is empty; write a token to it or remove token_file", name)
 	}
 	if strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		return "", fmt.Errorf(
-			"read bearer token: %s holds blanks or characters that no header carries; use letters, digits and -._~+/=", name)
+			"read bearer token: %s contains blanks or characters not allowed in headers; use letters, digits and -._~+/=", name)
 	}
 	return token, nil
 }

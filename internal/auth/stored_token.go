@@ -49,7 +49,7 @@ func (k StoredToken) Read() (string, error) {
 		}
 	}
 	if err != nil {
-		return "", fmt.Errorf("%w; where the file is not there the daemon makes another token", err)
+		return "", fmt.Errorf("%w; if the file does not exist, the daemon creates another token", err)
 	}
 	return token, nil
 }

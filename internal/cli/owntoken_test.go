@@ -41,7 +41,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 
 	t.Chdir(t.TempDir()) // a folder in which no daemon was started
 	for _, args := range [][]string{{"seal"}, {"flush"}, {"run", "show"}, {"ledger", "--step", "0"}} {
-		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
+		loaderd(command.ExitFailed, "or set the data folder with LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
 	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
 	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "page")
@@ -121,7 +121,7 @@ func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	if err == nil {
 		_, err = results.Recv()
 	}
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "before this daemon listened") {
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), "before the daemon's start") {
 		t.Errorf("the daemon takes what the impostor received: %v", err)
 	}
 }

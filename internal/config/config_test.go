@@ -284,7 +284,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 		{name: "open to everybody", Layers: config.Layers{
 			YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: \":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")},
 			want: []string{
-				`flight.listen: ":8815": want a loopback address, because whoever reaches it could do everything: say who is let in (flight.identities, flight.cert, ` +
+				`flight.listen: ":8815": want a loopback address, because any caller would have full access: configure authentication (flight.identities, flight.cert, ` +
 					`flight.key), or set flight.insecure: true (c.yaml:2)`,
 				`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
 					`http.key), or set http.insecure: true (c.yaml:3)`,
@@ -293,7 +293,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			}},
 		{name: "tokens in the clear", Layers: config.Layers{
 			YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
-			`flight.listen: "host-a:8815": want a loopback address, because tokens would travel in the clear: serve with TLS (flight.cert, flight.key), or set ` +
+			`flight.listen: "host-a:8815": want a loopback address, because tokens would be sent unencrypted: serve with TLS (flight.cert, flight.key), or set ` +
 				`flight.insecure: true (c.yaml:1)`,
 			`http.listen: "host-a:9815": want a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set ` +
 				`http.insecure: true (c.yaml:2)`,

@@ -83,8 +83,8 @@ func (f *fake) LogIn(_ context.Context, _ auth.Caller, code string) (string, err
 	defer f.mu.Unlock()
 	at := slices.Index(f.codes, code)
 	if at < 0 {
-		return "", &fault.Error{Reason: fault.InvalidToken, Message: "the link of the page has been used",
-			Advice: "make another one"}
+		return "", &fault.Error{Reason: fault.InvalidToken, Message: "the link of the page was already used",
+			Advice: "create another one"}
 	}
 	f.codes = slices.Delete(f.codes, at, at+1)
 	return "operate", nil
@@ -103,7 +103,7 @@ func (f *fake) DoAction(_ context.Context, from auth.Caller, action string, body
 		return nil, &fault.Error{Reason: fault.InvalidToken, Message: "the call has no bearer token", Advice: "send one"}
 	case !slices.Contains(allowed[role], action):
 		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action),
-			Advice: "ask with a token that may"}
+			Advice: "use a token with this permission"}
 	}
 	switch action {
 	case "status":
@@ -321,7 +321,7 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 	}
 	if q.Step > 7271 {
 		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step),
-			Advice: "ask for an earlier step"}
+			Advice: "request an earlier step"}
 	}
 	page := api.LedgerPage{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
 	names := map[uint64]bool{}

@@ -167,7 +167,7 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 		`document.querySelector("#step").value === "19" && document.activeElement?.parentElement?.classList.contains("marked")`)
 	p.Enter("#step", "99999")
 	p.Until(`document.querySelector("#step-note").textContent.includes("not planned")`)
-	p.Says("#step-note", "step 99999 is not planned ask for an earlier step")
+	p.Says("#step-note", "step 99999 is not planned request an earlier step")
 }
 
 var pictures = flag.Bool("pictures", false, "write the pictures of docs/img")

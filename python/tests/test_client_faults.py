@@ -368,7 +368,7 @@ def test_commits_of_steps_that_were_not_sent(
         client.seal()
 
     def refused(client: Client, step: int) -> str:
-        with pytest.raises(loaderd.ForbiddenError, match="were sent the steps before") as caught:
+        with pytest.raises(loaderd.ForbiddenError, match="were only sent the steps before") as caught:
             client.commit(step)
         assert caught.value.facts["step"] == str(step)
         return caught.value.facts["sent"]

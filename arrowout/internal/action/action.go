@@ -105,37 +105,37 @@ type requestBody struct {
 var All = []Action{
 	{"commit", auth.Train, `{"run","step","job"}: the job's own durable checkpoint covers all steps before step`,
 		"step job?", (*Handler).commit, costRecord},
-	{"leave", auth.Train, `{"run","job"}: the job holds no checkpoints any more`, "job?", (*Handler).leave,
+	{"leave", auth.Train, `{"run","job"}: the job no longer needs documents for its checkpoints`, "job?", (*Handler).leave,
 		costRecord},
 	{"checkpoint", auth.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
 	{"info", auth.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLow},
 	{"stats", auth.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLow},
 	{"measure", auth.Train,
-		`{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "",
+		`{"run"}: count the run's steps in the background; info reports the progress`, "",
 		(*Handler).measure, costSearch},
-	{"status", auth.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "",
+	{"status", auth.Read, `{"run"}: the state of the run: a sentence, rates, stages, sources, ranks, daemons, events`, "",
 		(*Handler).status, costLow},
-	{"history", auth.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLow},
-	{"cause", auth.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step",
+	{"history", auth.Read, `{"run"}: the history of the run, by step and by time`, "", (*Handler).history, costLow},
+	{"cause", auth.Read, `{"run","step"}: why the step is not planned yet, while a reader waits for it`, "step",
 		(*Handler).cause, costLow},
 	{"consumed", auth.Read,
-		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
+		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has consumed`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
 	{"ledger", auth.Operate,
-		`{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`,
+		`{"run","step","documents"}: the rows of a step; with documents: true, also the origin of its documents`,
 		"step documents?", (*Handler).ledger, costLow},
 	{"find", auth.Operate,
 		`{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
 	{"text", auth.Operate,
-		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLow},
+		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with its text; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLow},
 	{"peek", auth.Operate,
-		`{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
+		`{"run","source","documents","tokens"}: the next documents to be planned, with tokens as in text; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
 	{"mix", auth.Operate,
-		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
+		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, return its state`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
 	{"seal", auth.Operate,
-		`{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`,
+		`{"run","source"}: end the document stream at its current last document; without source, the streams of all sources`,
 		"source?", (*Handler).seal, costRecord},
-	{"flush", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).flush, costRecord},
+	{"flush", auth.Operate, `{"run"}: pack all buffered documents and continue`, "", (*Handler).flush, costRecord},
 }
 
 // Do carries out one action for the caller of ctx, and passes its results to send as JSON. It returns a *fault.Error
@@ -170,7 +170,7 @@ func (h *Handler) Do(ctx context.Context, name string, body []byte, send func(re
 		}
 		return err
 	}
-	return refusal.Unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions names the ones there are")
+	return refusal.Unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions lists the actions")
 }
 
 // isLimited reports whether a call was refused because of a limit, so that it had no effect.
@@ -183,10 +183,10 @@ func isLimited(err error) bool {
 func checkPermission(who auth.Identity, a Action, q requestBody, needs auth.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
-		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name,
+		return refusal.Forbidden(who, fmt.Sprintf("action %s needs the role %s, and it has the role %s", a.Name,
 			needs, who.Role))
 	case strings.Contains(a.Keys, "job") && !who.MayCommitFor(q.job):
-		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(q.job))))
+		return refusal.Forbidden(who, fmt.Sprintf("job %s belongs to another identity", refusal.Excerpt([]byte(q.job))))
 	}
 	return nil
 }
@@ -262,9 +262,9 @@ func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q requestBod
 	if q.step <= sent {
 		return nil
 	}
-	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for job %s: its jobs were sent the steps before %d",
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for job %s: its jobs were only sent the steps before %d",
 		q.step, refusal.Excerpt([]byte(q.job)), sent))
-	e.Advice = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
+	e.Advice = "commit only steps that its jobs have read; after a restart of the daemon, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e
 }

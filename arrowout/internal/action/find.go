@@ -113,7 +113,7 @@ func documentRef(action string, q requestBody, info loader.Info) (document uint6
 	case err != nil:
 		return 0, false, err
 	case q.source == "" && len(info.Sources) > 1:
-		return 0, false, invalidBodyError(action, "each source has sequences of its own",
+		return 0, false, invalidBodyError(action, "each source has separate sequences",
 			`send {"source":"...","sequence":N}`)
 	case q.sequence != plan.RefSequence(q.sequence):
 		return 0, false, nil
@@ -126,7 +126,7 @@ func sourceNumber(action string, q requestBody, info loader.Info) (int, error) {
 	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
 	if q.source != "" && number < 0 {
 		return 0, invalidBodyError(action, "the run has no source "+refusal.Excerpt([]byte(q.source)),
-			"info names its sources")
+			"info lists its sources")
 	}
 	return max(number, 0), nil
 }

@@ -37,7 +37,7 @@ func (h *Handler) ledger(ctx context.Context, q requestBody, send func(any) erro
 	run := h.run.Info().Run
 	if errors.Is(err, io.EOF) {
 		return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
-			Advice: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
+			Advice: "request an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
 	}
 	if err != nil {
 		return err

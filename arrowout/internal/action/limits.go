@@ -104,7 +104,7 @@ func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (d
 	}
 	if _, known := own[job]; !known && len(own) >= l.committingJobsPerIdentity {
 		e := refusal.Limited(fmt.Sprintf("committing jobs of identity %s (flight.max_committing_jobs_per_identity)", who), l.committingJobsPerIdentity)
-		e.Advice = "commit for one that is there, or let one leave first"
+		e.Advice = "commit for an existing job, or remove a job first (action leave)"
 		return nil, e
 	}
 	u.commits[job]++
@@ -123,7 +123,7 @@ func (l *limits) countAction(who auth.Identity, name string, c cost) (done func(
 	switch c {
 	case costRecord:
 		if !u.recordLimiter.Allow() {
-			return nil, refusal.Limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("%s and similar actions of identity %s per second", name, who), recordsPerSecond)
 		}
 	case costScrape:
 		if !u.scrapeLimiter.Allow() {
@@ -136,7 +136,7 @@ func (l *limits) countAction(who auth.Identity, name string, c cost) (done func(
 		case u.searches >= maxSearchesPerIdentity:
 			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s at the same time", who), maxSearchesPerIdentity)
 		case !u.searchLimiter.Allow():
-			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s a second", who), searchesPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s per second", who), searchesPerSecond)
 		}
 		l.openSearches, u.searches = l.openSearches+1, u.searches+1
 		return func() {

@@ -24,7 +24,7 @@ func (q requestBody) hasMixtureChange() bool {
 func (h *Handler) mix(ctx context.Context, q requestBody, send func(any) error) error {
 	info := h.run.Info()
 	if (q.decided != nil || q.requestID != "") && (q.dryRun || !q.hasMixtureChange()) {
-		return invalidBodyError("mix", "decided and request_id are for a change that is made",
+		return invalidBodyError("mix", "decided and request_id need a change that is applied",
 			`send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
 	answer := api.MixResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
@@ -34,7 +34,7 @@ func (h *Handler) mix(ctx context.Context, q requestBody, send func(any) error) 
 		}
 		now := h.run.Stats().Sources
 		if len(now) == 0 {
-			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet",
+			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has reported its mixture yet",
 				Advice: "ask again"}
 		}
 		if err := h.describeMixture(ctx, info, now, &answer); err != nil {

@@ -18,7 +18,7 @@ type StatusProvider interface {
 }
 
 // errNoStatus is the error of a server without a Watcher.
-var errNoStatus = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet",
+var errNoStatus = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not monitor the run yet",
 	Advice: "ask again"}
 
 func (h *Handler) status(ctx context.Context, _ requestBody, send func(any) error) error {

@@ -34,7 +34,7 @@ func (h *Handler) text(ctx context.Context, q requestBody, send func(any) error)
 	}
 	if !there {
 		return invalidBodyError("text", "no stream has a document of that sequence",
-			"send a sequence that ledger or peek names")
+			"send a sequence from ledger or peek")
 	}
 	return h.sendText(ctx, document, q, send)
 }

@@ -74,7 +74,7 @@ func ParseColumns(asked []string, cfg runconfig.Config) ([]Column, error) {
 	for _, ask := range asked {
 		i := slices.IndexFunc(known, func(c Column) bool { return c.TicketName == ask })
 		if i < 0 {
-			return nil, refusal.InvalidTicket("unknown column %s, want some of %s", refusal.Excerpt([]byte(ask)),
+			return nil, refusal.InvalidTicket("unknown column %s: want columns from %s", refusal.Excerpt([]byte(ask)),
 				joinColumnNames(known))
 		}
 		c := known[i]
@@ -82,11 +82,11 @@ func ParseColumns(asked []string, cfg runconfig.Config) ([]Column, error) {
 			c = innerDocumentsColumn
 		}
 		if slices.ContainsFunc(got, func(o Column) bool { return o.name == c.name }) {
-			return nil, refusal.InvalidTicket("column %s is asked for twice", c.name)
+			return nil, refusal.InvalidTicket("column %s is requested twice", c.name)
 		}
 		if c.isNarrow() && !fitsUint16(cfg) {
 			return nil, refusal.InvalidTicket(
-				"input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
+				"input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): request input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}
 		got = append(got, c)
@@ -148,6 +148,6 @@ func rowBytes(columns []Column, s *plan.Step, i int) int {
 
 func tooManySegmentsError(pieces int) error {
 	return &fault.Error{Reason: fault.TooManySegments,
-		Message: fmt.Sprintf("a row has %d pieces, segment_ids (uint16) can number %d", pieces, uint16Limit-1),
-		Advice:  "ask for cu_seqlens instead of segment_ids"}
+		Message: fmt.Sprintf("a row has %d pieces, segment_ids (uint16) supports %d", pieces, uint16Limit-1),
+		Advice:  "request cu_seqlens instead of segment_ids"}
 }

@@ -13,7 +13,7 @@ import (
 func Limited(what string, limit int) *fault.Error {
 	return &fault.Error{
 		Reason: fault.Limited, Message: fmt.Sprintf("%s: at most %d", what, limit),
-		Advice: "wait a little and ask again; close what is not used",
+		Advice: "retry after a delay; close unused connections and streams",
 	}
 }
 
@@ -21,8 +21,8 @@ func Limited(what string, limit int) *fault.Error {
 func Forbidden(who auth.Identity, why string) *fault.Error {
 	return &fault.Error{
 		Reason:  fault.Forbidden,
-		Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
-		Advice:  "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)",
+		Message: fmt.Sprintf("identity %s lacks permission: %s", who, why),
+		Advice:  "use a token with this permission, or have the daemon's operator extend this one (loaderd token)",
 		Facts:   map[string]string{"identity": who.String()},
 	}
 }

@@ -59,11 +59,11 @@ func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) e
 	for dec.More() {
 		t, err := dec.Token()
 		if err != nil {
-			return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
+			return fmt.Errorf("malformed JSON after byte %d: %w", dec.InputOffset(), err)
 		}
 		key, _ := t.(string) // the decoder accepts only strings as keys
 		if seen[key] {
-			return fmt.Errorf("key %q is there twice", key)
+			return fmt.Errorf("key %q occurs twice", key)
 		}
 		seen[key] = true
 		err = f(key, func() (raw json.RawMessage, err error) {
@@ -71,7 +71,7 @@ func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) e
 				return nil, fmt.Errorf("malformed JSON in the value of %q: %w", key, err)
 			}
 			if string(raw) == "null" {
-				return nil, fmt.Errorf("%q is null: leave the key out instead", key)
+				return nil, fmt.Errorf("%q is null: omit the key instead", key)
 			}
 			return raw, nil
 		})
@@ -80,10 +80,10 @@ func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) e
 		}
 	}
 	if _, err := dec.Token(); err != nil {
-		return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
+		return fmt.Errorf("malformed JSON after byte %d: %w", dec.InputOffset(), err)
 	}
 	if _, err := dec.Token(); err != io.EOF {
-		return fmt.Errorf("more behind the JSON object, at byte %d", dec.InputOffset())
+		return fmt.Errorf("data after the JSON object, at byte %d", dec.InputOffset())
 	}
 	return nil
 }
@@ -112,7 +112,7 @@ func Text(into *string) func(json.RawMessage) error {
 func RunName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into == "" {
-			return errors.New("want the name of a run as a string; leave the key out for the run that is served")
+			return errors.New("want the name of a run as a string; omit the key for the served run")
 		}
 		return nil
 	}
@@ -122,7 +122,7 @@ func RunName(into *string) func(json.RawMessage) error {
 func RunID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !planrecord.IsRunID(*into) {
-			return errors.New("want the run_id that info gives, or leave the key out")
+			return errors.New("want the run_id that info returns, or omit the key")
 		}
 		return nil
 	}
@@ -251,7 +251,7 @@ func CheckRun(name, id string, info loader.Info) error {
 	}
 	return &fault.Error{Reason: fault.RunMismatch,
 		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, refusal.Excerpt([]byte(name))),
-		Advice:  "ask for that run, leave run out, or connect to the daemon of the other run",
+		Advice:  "request the served run, omit run, or connect to the daemon of the other run",
 		Facts:   map[string]string{"want": refusal.Shorten(name, 80), "have": info.Run}}
 }
 
@@ -260,13 +260,13 @@ func checkRunID(id string, info loader.Info) error {
 	case id == "" || id == info.ID:
 		return nil
 	case !info.HasPlan: // or this daemon has not read the plan yet
-		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet",
+		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not read the plan of run %q yet",
 			info.Run), Advice: "ask again"}
 	}
 	return &fault.Error{Reason: fault.RunReplaced,
-		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run,
+		Message: fmt.Sprintf("run %q was deleted and restarted: it has the id %s, the request is for %s", info.Run,
 			info.ID, id),
-		Advice: "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without " +
+		Advice: "its steps may differ from the earlier ones: resume from a checkpoint of this run, start at step 0 without " +
 			"one, or restore the former run's plan from its backup",
 		Facts: map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }

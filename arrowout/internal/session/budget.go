@@ -124,7 +124,7 @@ func newBudget(mu *sync.Mutex, size, perStream int64) *budget {
 func (b *budget) openAccount(who, address string, from Connection, end func(error)) (*account, error) {
 	h := &account{budget: b, connection: from, endStream: end}
 	if b.streamsCost() > b.size/4*3-b.costPerStream {
-		return nil, refusal.Limited("open streams, by the memory that they take (flight.send_bytes)", len(b.accounts))
+		return nil, refusal.Limited("open streams, by their memory (flight.send_bytes)", len(b.accounts))
 	}
 	h.connectionLost = from != nil && from.Closed()
 	b.joinShare(h, shareKey{identity: who, address: address})

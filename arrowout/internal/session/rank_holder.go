@@ -56,7 +56,7 @@ func (r *Registry) awaitRank(ctx context.Context, s *Session) error {
 		Reason: fault.DuplicateRank,
 		Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s",
 			s.RankID.Rank, s.RankID.World, s.RankID.Job, h.Address),
-		Advice: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
+		Advice: "assign a different rank to every process; processes that share a rank on purpose need different peer numbers",
 		Facts: map[string]string{
 			"job": s.RankID.Job, "rank": strconv.Itoa(s.RankID.Rank), "world": strconv.Itoa(s.RankID.World),
 			"address": h.Address,
@@ -73,7 +73,7 @@ func (r *Registry) takeRank(s *Session) (before *Session, err error) {
 	}
 	before = r.rankHolders[s.RankID]
 	if before != nil && before.Identity.Name != s.Identity.Name {
-		return nil, refusal.Forbidden(s.Identity, fmt.Sprintf("identity %s reads as rank %d of %d of job %s at this moment",
+		return nil, refusal.Forbidden(s.Identity, fmt.Sprintf("identity %s currently reads as rank %d of %d of job %s",
 			before.Identity.Name, s.RankID.Rank, s.RankID.World, s.RankID.Job))
 	}
 	r.rankHolders[s.RankID] = s
@@ -86,17 +86,17 @@ func (s *Session) replacedError() *fault.Error {
 	if hasOwnName(who) {
 		return &fault.Error{
 			Reason: fault.Replaced,
-			Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now",
+			Message: fmt.Sprintf("another stream of identity %s currently reads as rank %d of %d of job %s",
 				who, at.Rank, at.World, at.Job),
-			Advice: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of " +
-				"their own, such as " + who.Name + "/2",
+			Advice: "open one stream per rank of a job; unrelated readers need separate " +
+				"jobs, such as " + who.Name + "/2",
 		}
 	}
 	return &fault.Error{
 		Reason: fault.Replaced,
-		Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
+		Message: fmt.Sprintf("another stream currently reads as rank %d of %d of job %q, from %s",
 			at.Rank, at.World, at.Job, s.Address),
-		Advice: "let one process read as each rank of a job",
+		Advice: "use one process per rank of a job",
 	}
 }
 

@@ -162,7 +162,7 @@ func (r *Registry) addSession(s *Session) (err error) {
 	case r.jobs[job] == 0 && len(r.jobs) >= maxJobs:
 		return refusal.Limited("jobs that read", maxJobs)
 	case u.jobs[job] == 0 && len(u.jobs) >= maxJobsPerIdentity:
-		return refusal.Limited(fmt.Sprintf("jobs of identity %s that read", who), maxJobsPerIdentity)
+		return refusal.Limited(fmt.Sprintf("reading jobs of identity %s", who), maxJobsPerIdentity)
 	}
 	if s.memory, err = r.memory.openAccount(who.Name, s.Address, s.Connection, s.endStream); err != nil {
 		return err

@@ -92,14 +92,14 @@ func (s *Session) endCause(ctx context.Context, err error, next uint64) (why str
 	var typed *fault.Error
 	switch {
 	case err == nil && s.Steps > 0 && next == s.Step+s.Steps:
-		return "it has the steps that it asked for", true
+		return "it received all requested steps", true
 	case err == nil:
 		return "the run has ended", false
 	case errors.As(err, &typed):
 		returns = s.registry.isRetryable(typed.Reason) && typed.Reason != fault.ShuttingDown
 		return fmt.Sprintf("%s (%s)", typed.Message, typed.Reason), returns
 	case ctx.Err() != nil || errors.Is(err, context.Canceled):
-		return "it has left, or its connection is lost", false
+		return "it closed the stream, or lost its connection", false
 	}
 	return err.Error(), false
 }

@@ -97,9 +97,9 @@ type slowReader struct {
 
 func (x slowReader) streamError() error {
 	return &fault.Error{Reason: fault.SlowReader,
-		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory",
+		Message: fmt.Sprintf("the reader has received nothing for %s, and its batches use %d bytes of memory",
 			x.waited.Round(time.Millisecond), x.bytes),
-		Advice: "ask again for the same step; a reader that pauses for longer than flight.slow_reader_timeout may do so, or " +
+		Advice: "request the same step again; a reader that pauses for longer than flight.slow_reader_timeout can do this, or " +
 			"close its stream first",
 		Facts: map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }
@@ -121,7 +121,7 @@ func (s *slowReaderReaper) cutConnection(c Connection, of []slowReader) {
 		if left > 0 {
 			args = append(args, "more_of_the_kind", left)
 		}
-		s.log.Warn("closed a connection: its reader takes no data, and its batches hold memory", args...)
+		s.log.Warn("closed a connection: its reader receives no data, and its batches use memory", args...)
 	}
 }
 
