@@ -30,7 +30,7 @@ const patience = 2 * time.Minute
 // missing reports visibly that a test did not run. In CI that is an error.
 func missing(t *testing.T, what string) {
 	t.Helper()
-	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/browsertest/browser gets it ***\n\n", t.Name(), what)
+	fmt.Fprintf(os.Stderr, "\n*** %s DID NOT RUN: %s; internal/browsertest/browser downloads it ***\n\n", t.Name(), what)
 	if os.Getenv("CI") != "" {
 		t.Fatal(what)
 	}
@@ -234,7 +234,7 @@ func (p *Tab) Until(expression string) {
 		says, _ := chromedp.Run(p.ctx, chromedp.Evaluate[string](`document.body.innerText`))
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		p.t.Fatalf("%s: %v; the console says %q, and the page:\n%s", expression, err, p.problems, says)
+		p.t.Fatalf("%s: %v; console: %q; page:\n%s", expression, err, p.problems, says)
 	}
 }
 
@@ -250,7 +250,7 @@ func (p *Tab) Says(selector string, wants ...string) {
 	text := strings.Join(strings.Fields(p.Text(selector)), " ")
 	for _, want := range wants {
 		if !strings.Contains(text, want) {
-			p.t.Errorf("%s says %.1500q, not %q", selector, text, want)
+			p.t.Errorf("%s has the text %.1500q, want %q", selector, text, want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func TestHealth_ReportsReasonOfFailure(t *testing.T) {
 	answers := http.NewServeMux()
 	answers.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	answers.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
-		http.Error(w, "re-planning after a restart: at document 7", http.StatusServiceUnavailable)
+		http.Error(w, "replaying the plan after a restart: at document 7", http.StatusServiceUnavailable)
 	})
 	plain, secret := httptest.NewServer(answers), httptest.NewTLSServer(answers)
 	t.Cleanup(plain.Close)
@@ -53,7 +53,7 @@ func TestHealth_ReportsReasonOfFailure(t *testing.T) {
 	}{
 		{"is healthy", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
 		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed,
-			"loaderd: re-planning after a restart: at document 7\n"},
+			"loaderd: replaying the plan after a restart: at document 7\n"},
 		{"has a certificate of another name", []string{"-c", configured}, command.ExitOK, "ok\n"},
 		{"is named, and cannot be trusted", []string{"--http", secret.URL}, command.ExitFailed, "certificate"},
 		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage,

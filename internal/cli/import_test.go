@@ -160,7 +160,7 @@ func TestImport_RefusesInvalidFlags(t *testing.T) {
 			"not both"},
 		{[]string{"--tokenizer", missing}, command.ExitFailed, missing},
 		{[]string{"--text-column", "a", "--text-column", "b"}, command.ExitUsage, `the flag is set twice, first to "a"`},
-		{[]string{"--id-column", "text"}, command.ExitUsage, `column "text" is named twice`},
+		{[]string{"--id-column", "text"}, command.ExitUsage, `column "text" is set twice`},
 		{[]string{"--meta", "a,b,a=c"}, command.ExitUsage, `--meta names "a" twice`},
 		{[]string{"--split", "test", "--end-token", "99"}, command.ExitFailed, "has no splits"},
 		{[]string{"--format", "npz"}, command.ExitUsage, "want one of auto, text"},

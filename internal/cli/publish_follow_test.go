@@ -161,7 +161,7 @@ func TestFollow_RefusesInvalidArguments(t *testing.T) {
 		{[]string{"--follow", "--follow-every", "0s", "."}, "--follow-every 0s"},
 		{[]string{"--follow", "--follow-settle", "-1s", "."}, "--follow-settle -1s"},
 		{[]string{"--follow-until", "end", "."}, "--follow-until needs --follow"},
-		{[]string{"--follow", "nowhere/*.jsonl"}, "there is no folder"},
+		{[]string{"--follow", "nowhere/*.jsonl"}, "does not exist: create it first"},
 	} {
 		if code, _, stderr := publishes(t, s, "", c.args...); code == command.ExitOK || !strings.Contains(stderr, c.said) {
 			t.Errorf("%v: exit %d: %s", c.args, code, stderr)

@@ -52,7 +52,7 @@ func TestToken_CreateListRevoke(t *testing.T) {
 		}
 	}
 	refused("the call has no bearer token", "", "seal")
-	refused("identity reader may not do this: action seal takes the role operate, and it has the role read",
+	refused("identity reader lacks permission: action seal needs the role operate, and it has the role read",
 		reader, "seal")
 	s.does("seal", "--token-file", operator)
 	token(command.ExitOK, "revoked operator", "revoke", "operator")

@@ -116,10 +116,10 @@ func (a *ArrowReader) nextStream() error {
 	}
 	before := a.Schema()
 	if err := a.open(); err != nil {
-		return fmt.Errorf("the data behind its end is no stream: %w", err)
+		return fmt.Errorf("the data after its end is not a stream: %w", err)
 	}
 	if !a.Schema().Equal(before) {
-		return errors.New("the stream behind its end has other columns: split them")
+		return errors.New("the stream after its end has other columns: split the file")
 	}
 	return nil
 }
@@ -183,7 +183,7 @@ func (m *messageReader) Message() (*ipc.Message, error) {
 		return nil, damagedError("a message: %w", err)
 	}
 	if length > maxPart {
-		return nil, damagedError("a message of %d bytes, at most %d", length, maxPart)
+		return nil, damagedError("a message has %d bytes, want at most %d", length, maxPart)
 	}
 	body, err := readUpTo(m.r, length)
 	if err != nil {
@@ -211,7 +211,7 @@ func (m *messageReader) readLength() (int64, error) {
 		if m.file {
 			return 0, io.EOF // the footer, without an end-of-stream mark before it
 		}
-		return 0, errors.New("a message without its mark")
+		return 0, errors.New("a message has no continuation marker")
 	}
 	if n == continuation {
 		m.hasMark = true

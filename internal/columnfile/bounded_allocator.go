@@ -60,7 +60,7 @@ func newBoundedAllocator(limit int64) *boundedAllocator {
 
 func (b *boundedAllocator) reserve(n int) {
 	if n < 0 || b.used.Add(int64(n)) > b.limit {
-		panic(damagedError("it asks for %d bytes, more than the %d that data of its size may take", n, b.limit))
+		panic(damagedError("it requests %d bytes, more than the %d allowed for data of its size", n, b.limit))
 	}
 }
 

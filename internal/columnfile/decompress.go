@@ -35,7 +35,7 @@ func lz4Block(raw []byte, n int64) ([]byte, error) {
 		return nil, damagedError("a page: %w", err)
 	}
 	if int64(have) != n {
-		return nil, damagedError("a page of LZ4 holds %d bytes, and is said to hold %d", have, n)
+		return nil, damagedError("an LZ4 page has %d bytes, its header declares %d", have, n)
 	}
 	return data, nil
 }
@@ -46,11 +46,11 @@ func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 	const frame = 8
 	for len(raw) > 0 {
 		if len(raw) < frame {
-			return nil, damagedError("a page of LZ4 is cut off")
+			return nil, damagedError("an LZ4 page is cut off")
 		}
 		decoded, encoded := int64(binary.BigEndian.Uint32(raw)), int64(binary.BigEndian.Uint32(raw[4:]))
 		if raw = raw[frame:]; encoded > int64(len(raw)) || decoded > n-int64(len(data)) {
-			return nil, damagedError("a block of LZ4 of %d bytes, decoded %d", encoded, decoded)
+			return nil, damagedError("an LZ4 block of %d bytes decodes to %d", encoded, decoded)
 		}
 		block, err := lz4Block(raw[:encoded], decoded)
 		if err != nil {
@@ -59,7 +59,7 @@ func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 		data, raw = append(data, block...), raw[encoded:]
 	}
 	if int64(len(data)) != n {
-		return nil, damagedError("a page of LZ4 holds %d bytes, and is said to hold %d", len(data), n)
+		return nil, damagedError("an LZ4 page has %d bytes, its header declares %d", len(data), n)
 	}
 	return data, nil
 }
@@ -73,13 +73,13 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 	switch p.codec {
 	case compress.Codecs.Uncompressed:
 		if int64(len(raw)) != n {
-			return nil, damagedError("a page of %d bytes that is said to have %d", len(raw), n)
+			return nil, damagedError("a page of %d bytes, its header declares %d", len(raw), n)
 		}
 		return raw, nil
 	case compress.Codecs.Snappy:
 		have, err := snappy.DecodedLen(raw)
 		if err != nil || int64(have) != n {
-			return nil, damagedError("a page that is not snappy of %d bytes", n)
+			return nil, damagedError("a page is not snappy data of %d bytes", n)
 		}
 		data, err := snappy.Decode(nil, raw)
 		if err != nil {
@@ -110,7 +110,7 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 		return nil, damagedError("a page: %w", err)
 	}
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != io.EOF {
-		return nil, damagedError("a page holds more than the %d bytes that it is said to", n)
+		return nil, damagedError("a page has more than the %d bytes that its header declares", n)
 	}
 	return data, nil
 }

@@ -32,7 +32,7 @@ func checkMessage(meta []byte) (body int64, err error) {
 		m := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
 		body = m.GetInt64Slot(vtableOffset(3), 0)
 		if body < 0 {
-			return errors.New("a body of less than nothing")
+			return errors.New("a body has a negative length")
 		}
 		if err := checkVector(m, 4, 4); err != nil {
 			return err
@@ -76,7 +76,7 @@ func memberVector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffset
 	}
 	at, n = t.Vector(o), t.VectorLen(o)
 	if n < 0 || int64(at)+int64(n)*int64(size) > int64(len(t.Bytes)) {
-		return 0, 0, errors.New("a vector with more elements than there are bytes")
+		return 0, 0, errors.New("a vector has more elements than bytes")
 	}
 	return at, n, nil
 }
@@ -89,7 +89,7 @@ func checkVector(t flatbuffers.Table, member, size int) error {
 // checkBatch validates a RecordBatch: nodes, buffers, and the numbers of buffers of views.
 func checkBatch(b flatbuffers.Table) error {
 	if n := b.GetInt64Slot(vtableOffset(0), 0); n < 0 || n > maxPart {
-		return errors.New("a batch of too many rows")
+		return errors.New("a batch has too many rows")
 	}
 	if err := checkVector(b, 1, 16); err != nil {
 		return err
@@ -104,7 +104,7 @@ func checkBatch(b flatbuffers.Table) error {
 	}
 	for i := range n {
 		if views := b.GetInt64(counts + flatbuffers.UOffsetT(8*i)); views < 0 || views > int64(buffers) {
-			return errors.New("a column of more buffers than there are")
+			return errors.New("a column has more buffers than the batch")
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func (c *schemaChecker) checkChildren(t flatbuffers.Table, member, depth int) er
 		return err
 	}
 	if c.fields += n; c.fields > maxFields || depth > maxFieldDepth {
-		return errors.New("a schema of too many fields")
+		return errors.New("a schema has too many fields")
 	}
 	for i := range n {
 		field := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}

@@ -31,7 +31,7 @@ func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	if magic := string(tail[4:]); magic == "PARE" {
 		return 0, errors.New("it is encrypted")
 	} else if magic != parquetMagic {
-		return 0, errors.New("it does not end as one: it is cut off, or is something else")
+		return 0, errors.New("its end is not that of a Parquet file: it is cut off, or has another format")
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
 	if n > size-int64(len(tail)) || n > maxPart {
@@ -85,7 +85,7 @@ func checkSingleFile(r io.ReaderAt, undescribed int64) error {
 		if found := bytes.Index(window, []byte(parquetMagic)); found >= 0 {
 			end := at + int64(found+len(parquetMagic))
 			if _, err := checkFooter(r, end); err == nil {
-				return fmt.Errorf("several Parquet files follow each other, the first ends at byte %d: split them", end)
+				return fmt.Errorf("it contains several Parquet files, the first ends at byte %d: split them", end)
 			}
 			skip = found + 1
 		} else if err == io.EOF {
@@ -104,7 +104,7 @@ func (c compactReader) checkSchema() error {
 		return err
 	}
 	if kind != thrift.STRUCT {
-		return errors.New("the schema is no list of elements")
+		return errors.New("the schema is not a list of elements")
 	}
 	open := []int64{1} // number of elements still expected, per level
 	for range n {

@@ -36,7 +36,7 @@ func checkDataPageV2(c *schema.Column, h pageHeader, data []byte) error {
 }
 
 func levelsError(h pageHeader) error {
-	return damagedError("a page has fewer levels than the %d values that it is said to", h.values)
+	return damagedError("a page has fewer levels than the %d values that its header declares", h.values)
 }
 
 func levelWidth(most int16) int { return bits.Len16(uint16(most)) }
@@ -92,7 +92,7 @@ func hasLevels(data []byte, width int, n int64) bool {
 // end if a block has none.
 func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 	required := c.MaxDefinitionLevel() == 0
-	short := damagedError("a page has fewer values than the %d that it is said to", h.values)
+	short := damagedError("a page has fewer values than the %d that its header declares", h.values)
 	switch encoding := parquet.Encoding(h.encoding); encoding {
 	case parquet.Encodings.DeltaBinaryPacked, parquet.Encodings.DeltaByteArray, parquet.Encodings.DeltaLengthByteArray:
 		var head [3]uint64 // values of a block, blocks within it, values
@@ -110,7 +110,7 @@ func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 		}
 		// The decoder would use a prefix of the previous page's last value, so that values could grow from page to page.
 		if first, _ := binary.Varint(data); encoding == parquet.Encodings.DeltaByteArray && head[2] > 0 && first != 0 {
-			return damagedError("a page whose first value has a prefix of %d bytes", first)
+			return damagedError("the first value of a page has a prefix of %d bytes", first)
 		}
 	}
 	return nil

@@ -52,7 +52,7 @@ func (p *pageReader) Err() error               { return p.err }
 
 // Reset implements file.PageReader, for callers that read several columns with one reader. It is not called.
 func (p *pageReader) Reset(parquet.BufferedReader, int64, compress.Compression, *file.CryptoContext) {
-	p.err = errors.New("a page reader reads one column")
+	p.err = errors.New("a page reader supports one column")
 }
 
 // Next reads the next page and reports whether one exists.
@@ -72,7 +72,7 @@ func (p *pageReader) readPage() (file.Page, error) {
 	}
 	switch {
 	case h.compressed < 0 || h.compressed > p.limit || h.uncompressed < 0 || h.uncompressed > p.limit:
-		return nil, damagedError("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed,
+		return nil, damagedError("a page has %d bytes, uncompressed %d: want at most %d in data of its size", h.compressed,
 			h.uncompressed, p.limit)
 	case h.values < 0 || h.values > 1<<31-1:
 		return nil, damagedError("a page of %d values", h.values)
@@ -85,7 +85,7 @@ func (p *pageReader) readPage() (file.Page, error) {
 	case dictionaryPage:
 		// Every value has at least four bytes.
 		if h.values > h.uncompressed/4 {
-			return nil, damagedError("a dictionary of %d values in %d bytes", h.values, h.uncompressed)
+			return nil, damagedError("a dictionary has %d values in %d bytes", h.values, h.uncompressed)
 		}
 		data, err := p.decompress(raw, h.uncompressed)
 		if err != nil {
@@ -118,7 +118,7 @@ func (p *pageReader) readDataPageV2(h pageHeader, raw []byte) (file.Page, error)
 	}
 	levels := h.definitionBytes + h.repetitionBytes
 	if h.definitionBytes < 0 || h.repetitionBytes < 0 || levels > int64(len(raw)) || levels > h.uncompressed {
-		return nil, damagedError("levels of %d bytes in a page of %d", levels, len(raw))
+		return nil, damagedError("levels have %d bytes in a page of %d", levels, len(raw))
 	}
 	data := raw
 	if !h.plain {
@@ -143,11 +143,11 @@ const maxDeltaValues = 16 << 20
 func (p *pageReader) countValues(h pageHeader) error {
 	switch encoding := parquet.Encoding(h.encoding); {
 	case h.values > p.valuesLeft:
-		return damagedError("a page of %d values where %d are left", h.values, p.valuesLeft)
+		return damagedError("a page has %d values where %d are left", h.values, p.valuesLeft)
 	case h.values > maxDeltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked ||
 		encoding == parquet.Encodings.DeltaByteArray ||
 		encoding == parquet.Encodings.DeltaLengthByteArray):
-		return damagedError("a page of %d values, at most %d in this encoding", h.values, maxDeltaValues)
+		return damagedError("a page has %d values, want at most %d in this encoding", h.values, maxDeltaValues)
 	}
 	p.valuesLeft -= h.values
 	p.data, p.data.ordinal = h, p.data.ordinal+1

@@ -88,7 +88,7 @@ func (p *ParquetFile) openColumn(group, leaf int) (file.ColumnChunkReader, *page
 		start = d
 	}
 	if start < 0 || length < 0 || start > p.size || length > p.size-start {
-		return nil, nil, damagedError("a column of %d bytes at %d in a file of %d", length, start, p.size)
+		return nil, nil, damagedError("a column has %d bytes at %d in a file of %d", length, start, p.size)
 	}
 	const oldDictionaryHeader = 100 // some old writers omit it from the length
 	length = min(length+oldDictionaryHeader, p.size-start)

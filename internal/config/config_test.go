@@ -227,7 +227,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
-			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
+			`seed.a: 1: want a value for seed, which is not a section (c.yaml:6)`,
 			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.system_account, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  " +
@@ -235,7 +235,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			"tokenizer: {end: 1.5, special_as_text: sure}\nsteps: {rows: }\n"),
 			Overrides: []config.Override{{Path: "packing.atom", Value: "half", Flag: "--set"}}}, want: []string{
 			`packing: [1]: want a section with settings below it (c.yaml:3)`,
-			`run: 2024-01-01 00:00:00 +0000 UTC: want text (quote what looks like a number or a date) (c.yaml:1)`,
+			`run: 2024-01-01 00:00:00 +0000 UTC: want text (quote values that look like a number or a date) (c.yaml:1)`,
 			`seed: 1.5: want a whole number of 0 or more (c.yaml:2)`,
 			`serve.cache_bytes: "lots": want a number of bytes such as 1048576, 64MiB or 1GB (c.yaml:8)`,
 			`serve.stall_timeout: 30: want a duration such as 30s or 5m (c.yaml:7)`,
@@ -278,30 +278,30 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			`tokenizer.pad: 9: want an id below tokenizer.vocab_size 8 (c.yaml:1)`,
 			`serve.cache_bytes: "4KiB": want at least the tokens of the largest step, 131072 * 4 bytes = 512KiB (c.yaml:2)`,
 			`stream.buffer_bytes: "1MiB": want at least one document: stream.max_document is 32640KiB (c.yaml:3)`,
-			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 takes a free one (c.yaml:5)`,
-			`flight.listen: "127.0.0.1:4222": want an address of its own: stream.listen has the same (c.yaml:4)`,
+			`http.listen: "here": want host:port, such as 127.0.0.1:9815; port 0 selects a free one (c.yaml:5)`,
+			`flight.listen: "127.0.0.1:4222": want a different address: stream.listen has the same (c.yaml:4)`,
 		}},
 		{name: "open to everybody", Layers: config.Layers{
 			YAML: []byte("stream: {listen: 0.0.0.0:4222}\nflight: {listen: \":8815\"}\nhttp: {listen: 192.0.2.1:9815}\n")},
 			want: []string{
 				`flight.listen: ":8815": want a loopback address, because any caller would have full access: configure authentication (flight.identities, flight.cert, ` +
 					`flight.key), or set flight.insecure: true (c.yaml:2)`,
-				`http.listen: "192.0.2.1:9815": want a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, http.cert, ` +
+				`http.listen: "192.0.2.1:9815": want a loopback address, because any caller would see all figures: configure authentication (flight.identities, http.cert, ` +
 					`http.key), or set http.insecure: true (c.yaml:3)`,
-				`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would travel in the clear: ` +
+				`stream.listen: "0.0.0.0:4222": want a loopback address, because tokens and documents would be sent unencrypted: ` +
 					`serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true (c.yaml:1)`,
 			}},
 		{name: "tokens in the clear", Layers: config.Layers{
 			YAML: []byte("flight: {listen: host-a:8815, identities: x}\nhttp: {listen: host-a:9815}\n")}, want: []string{
 			`flight.listen: "host-a:8815": want a loopback address, because tokens would be sent unencrypted: serve with TLS (flight.cert, flight.key), or set ` +
 				`flight.insecure: true (c.yaml:1)`,
-			`http.listen: "host-a:9815": want a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set ` +
+			`http.listen: "host-a:9815": want a loopback address, because tokens would be sent unencrypted: serve with TLS (http.cert, http.key), or set ` +
 				`http.insecure: true (c.yaml:2)`,
 		}},
 		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")},
 			want: []string{
 				`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,
-				`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 knows its own (another size needs tokenizer.name none) (c.yaml:1)`,
+				`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 defines it (another size needs tokenizer.name none) (c.yaml:1)`,
 			}},
 		{name: "a key twice", Layers: config.Layers{YAML: []byte("seed: 1\nrun: a\nseed: 2\n")}, want: []string{
 			`"mapping key \"seed\" already defined at line 1": want valid YAML (c.yaml:3)`}},

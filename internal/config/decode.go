@@ -183,7 +183,7 @@ func (f *field) describeValues() string {
 	case t.Kind() == reflect.Bool:
 		return "true or false"
 	case t.Kind() == reflect.String:
-		return "text (quote what looks like a number or a date)"
+		return "text (quote values that look like a number or a date)"
 	case reflect.Zero(t).CanFloat():
 		return "a number such as 0.5"
 	case reflect.Zero(t).CanUint():

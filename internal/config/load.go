@@ -106,7 +106,7 @@ func (s *schema) setTokens(c *Config, x setting) bool {
 func (s *schema) describeUnknown(path string) string {
 	section, _ := splitLast(path)
 	if s.byPath[section] != nil {
-		return fmt.Sprintf("a value for %s, which is no section", section)
+		return fmt.Sprintf("a value for %s, which is not a section", section)
 	}
 	known := slices.Sorted(maps.Keys(s.byPath))
 	if near, ok := suggest(path, known); ok {

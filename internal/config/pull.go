@@ -48,13 +48,13 @@ func (c Config) PullPatterns() map[string][]string {
 func (v *validation) pull(c Config) {
 	p := c.Pull
 	v.check(len(p.From) == 0 || c.HasOnlySource() && len(p.Sources) == 0, "pull.from", p.From,
-		"nothing, where there are sources: sources.NAME.from")
+		"empty, because the run has several sources: set sources.NAME.from")
 	format := corpus.Format(p.Format)
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format,
-		"a format of loaderd publish --format that is of single files")
+		"a single-file format of loaderd publish --format")
 	_, err := corpus.FindEncoding(p.Encoding)
 	v.check(err == nil, "pull.encoding", p.Encoding,
-		"the name of an encoding, such as latin1, shift_jis or utf-16, or nothing for UTF-8")
+		"the name of an encoding, such as latin1, shift_jis or utf-16, or empty for UTF-8")
 	v.check(csvtable.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(csvtable.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
@@ -63,7 +63,7 @@ func (v *validation) pull(c Config) {
 		if len(p.From) == 0 {
 			path = sourcesSection + "." + name + "." + fromField
 			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Retention != "purge", path, patternNames(patterns),
-				"a source that is read once, or serve.retention keep and room for all of it")
+				"a source that is read once, or serve.retention keep and space for the whole source")
 		}
 		for _, pattern := range patterns {
 			err := objects.ValidatePattern(pattern)

@@ -44,7 +44,7 @@ var configSchema = sync.OnceValue(func() *schema {
 	for _, x := range settings {
 		f := s.byPath[x.path]
 		if f == nil {
-			panic(fmt.Sprintf("default.yaml: %s is no field of Config", x.path))
+			panic(fmt.Sprintf("default.yaml: %s is not a field of Config", x.path))
 		}
 		f.size = isSize(f, x.value)
 	}

@@ -29,9 +29,9 @@ func (c Config) Validate() Problems {
 	}
 	only := c.Stream.OnlySource()
 	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, sourcesSection+"."+only, len(c.Plan.Sources),
-		fmt.Sprintf("another name: %s is the document stream (stream.subject), which takes the documents of all sources",
+		fmt.Sprintf("another name: %s is the document stream (stream.subject), which receives the documents of all sources",
 			only))
-	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (at once) or longer")
+	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (immediately) or longer")
 	for _, e := range c.Stream.Validate() {
 		v.add("stream."+e.Field, e.Value, e.Want)
 	}
@@ -79,7 +79,7 @@ func (v *validation) tokenizer(t Tokenizer) {
 	v.tokenID("tokenizer.pad", t.Pad, "auto or a token id", Auto)
 	if t.Name != TokenizerNone {
 		v.check(t.VocabSize == 0, "tokenizer.vocab_size", t.VocabSize,
-			"0: tokenizer "+t.Name+" knows its own (another size needs tokenizer.name none)")
+			"0: tokenizer "+t.Name+" defines it (another size needs tokenizer.name none)")
 		return
 	}
 	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize,
@@ -162,15 +162,15 @@ func (v *validation) addresses(c Config) {
 		c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
 	if !c.HTTP.Insecure && auth.IsExposed(c.HTTP.Listen) {
 		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
-			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, "+
+			"a loopback address, because any caller would see all figures: configure authentication (flight.identities, "+
 				"http.cert, http.key), or set http.insecure: true")
 		v.check(c.HTTP.Cert != "" || c.Flight.TokenFile == "" && c.Flight.Identities == "", "http.listen", c.HTTP.Listen,
-			"a loopback address, because tokens would travel in the clear: serve with TLS (http.cert, http.key), or set "+
+			"a loopback address, because tokens would be sent unencrypted: serve with TLS (http.cert, http.key), or set "+
 				"http.insecure: true")
 	}
 	if c.Stream.Embedded() && !c.Stream.Insecure && c.Stream.TLS.Cert == "" {
 		v.check(!auth.IsExposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
-			"a loopback address, because tokens and documents would travel in the clear: "+
+			"a loopback address, because tokens and documents would be sent unencrypted: "+
 				"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
 	}
 	taken := map[string]string{}
@@ -185,7 +185,7 @@ func (v *validation) addresses(c Config) {
 			continue
 		}
 		if other, ok := taken[x.address]; ok {
-			v.add(x.path, x.address, "an address of its own: "+other+" has the same")
+			v.add(x.path, x.address, "a different address: "+other+" has the same")
 			continue
 		}
 		taken[x.address] = x.path
@@ -197,5 +197,5 @@ func (v *validation) address(path, address string) {
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	v.check(err == nil, path, address, "host:port, such as 127.0.0.1:9815; port 0 takes a free one")
+	v.check(err == nil, path, address, "host:port, such as 127.0.0.1:9815; port 0 selects a free one")
 }

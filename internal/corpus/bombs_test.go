@@ -154,7 +154,7 @@ func TestArrow_LargeTokenListIsNotCopied(t *testing.T) {
 func TestJSON_MemoryOfManyValues(t *testing.T) {
 	const values = 1 << 20
 	for name, c := range map[string]struct{ line, want string }{
-		"fields": {`{"text":"a text"` + strings.Repeat(`,"":0`, values) + `}`, "an object with more than 65536 fields"},
+		"fields": {`{"text":"a text"` + strings.Repeat(`,"":0`, values) + `}`, "an object has more than 65536 fields"},
 		"nested": {`{"text":"a text","meta":{"":0` + strings.Repeat(`,"":0`, values) + `}}`, ""},
 		"empty":  {`{"parts":[{}` + strings.Repeat(`,{}`, values) + `]}`, `part 0 has no "text"`},
 	} {

@@ -92,9 +92,9 @@ func TestOptions_RefuseColumnNamedTwice(t *testing.T) {
 		o    corpus.Options
 		want string
 	}{
-		{corpus.Options{IDField: "text"}, `column "text" is named twice`},
-		{corpus.Options{TextField: "a", IDField: "a"}, `column "a" is named twice`},
-		{corpus.Options{Tokens: true, IDField: "ids"}, `column "ids" is named twice`},
+		{corpus.Options{IDField: "text"}, `column "text" is set twice`},
+		{corpus.Options{TextField: "a", IDField: "a"}, `column "a" is set twice`},
+		{corpus.Options{Tokens: true, IDField: "ids"}, `column "ids" is set twice`},
 		{
 			corpus.Options{Meta: []record.Meta{{Name: "a", Column: "a"}, {Name: "a", Column: "b"}}},
 			`--meta names "a" twice`,

@@ -234,7 +234,7 @@ func yieldTrailing(s source, r *compression.Reader, yield record.Yield) bool {
 	if n == 0 {
 		return true
 	}
-	err := fmt.Errorf("%d bytes behind the end of the gzip data are not gzip data", n)
+	err := fmt.Errorf("%d bytes after the end of the gzip data are not gzip data", n)
 	return yield(record.Document{}, &record.SkipError{Reason: record.Trailing, Path: s.Path, Err: err})
 }
 

@@ -416,7 +416,7 @@ func TestPipe_IsReadOnceAsJSONLines(t *testing.T) {
 	}
 	want(t, "documents", docs, []string{path + "||one", path + "||two"})
 	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{Format: corpus.Parquet}); err == nil ||
-		!strings.Contains(err.Error(), "a Parquet file has to be given as a file") {
+		!strings.Contains(err.Error(), "a Parquet file must not be compressed") {
 		t.Errorf("Parquet from a pipe: %v", err)
 	}
 }

@@ -110,7 +110,7 @@ func TestCSV_QuotingFromStartOfStream(t *testing.T) {
 	}{
 		"no quotes": {"id\ttext\n" + long, csvtable.Options{}, 3000, ""},
 		"quotes at the end": {"id\ttext\n" + long + "1\t\"x\"\n", csvtable.Options{}, 3000,
-			`-:3002: the quotes of a table that is read only once`},
+			`-:3002: the quotes of a table that can be read only once`},
 		"the same, off": {"id\ttext\n" + long + "1\t\"x\"\n",
 			csvtable.Options{Quoting: csvtable.QuotingOff}, 3001, ""},
 		"quotes at the beginning": {"id\ttext\n1\t\"a\tb\"\n" + long + "1\t\"x\"\n", csvtable.Options{}, 3002, ""},

@@ -53,7 +53,7 @@ func openDataset(given, dir, base string, o Options) (inputs []*Input, ok bool, 
 	} else if found && len(state.Files) > 0 {
 		if len(state.Indices) > 0 {
 			return nil, true, fmt.Errorf(
-				"read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
+				"read %s: the dataset is a selection of its files' rows: save it again with a newer version of datasets", dir)
 		}
 		if o.hasSplit() && state.Split != "" && state.Split != o.Split {
 			return nil, true, folder.missingSplitError(o, []string{state.Split})
@@ -134,7 +134,7 @@ func (f datasetFolder) openSplits(o Options) (all []*Input, err error) {
 		Splits []string `json:"splits"`
 	}
 	if ok, err := f.readManifest(splitsName, &parts); err != nil || !ok || len(parts.Splits) == 0 {
-		return nil, errors.Join(err, fmt.Errorf("read %s: it does not say which parts the dataset has",
+		return nil, errors.Join(err, fmt.Errorf("read %s: it does not list the dataset's parts",
 			filepath.Join(f.dir, splitsName)))
 	}
 	splits := parts.Splits
@@ -145,7 +145,7 @@ func (f datasetFolder) openSplits(o Options) (all []*Input, err error) {
 	case o.Split != "":
 		splits = []string{o.Split}
 	case len(splits) > 1:
-		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all",
+		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: select one or all with --split",
 			f.dir, record.ListNames(splits))
 	}
 	o.Split = allSplits // the dataset's names are used, not those in its parts
@@ -177,7 +177,7 @@ func (f datasetFolder) openMember(name string, format Format, shard *mds.Shard, 
 	origin := filepath.Join(f.dir, filepath.FromSlash(name))
 	info, err := os.Stat(origin)
 	if err != nil {
-		return nil, fmt.Errorf("find documents: a file that %s names: %w", f.dir, err)
+		return nil, fmt.Errorf("find documents: a file listed in %s: %w", f.dir, err)
 	}
 	in := newInput(origin, format, o)
 	in.add(source{

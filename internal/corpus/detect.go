@@ -29,8 +29,8 @@ const nulSearchBytes = 8000
 
 // errParquetPipe is returned because the index of a Parquet file is at its end, and a pipe must be read completely
 // first.
-var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, " +
-	"because its index is at the end: write it to one")
+var errParquetPipe = errors.New("a Parquet file must not be compressed as a whole, " +
+	"because its index is at the end: decompress it to a file")
 
 // checkPipeFormat returns an error for formats that need random access or several files.
 func checkPipeFormat(f Format) error {
@@ -38,7 +38,7 @@ func checkPipeFormat(f Format) error {
 	case Parquet:
 		return errParquetPipe
 	case Megatron:
-		return fmt.Errorf("%s is of several files: give their folder", formatNames[f])
+		return fmt.Errorf("%s consists of several files: pass their folder", formatNames[f])
 	}
 	return nil
 }
@@ -141,7 +141,7 @@ func (o Options) checkFormat(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
 		err := fmt.Errorf(
-			"token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", formatNames[f])
+			"token ids are read from JSON, Parquet or Arrow, or from files of ids, not from %s", formatNames[f])
 		return "", &record.SkipError{Reason: record.Binary, Err: err}
 	case !o.Tokens && !o.Inspect && (f == Megatron || f == Tokens):
 		return "", errNoTokenizer
@@ -150,13 +150,13 @@ func (o Options) checkFormat(f Format) (Format, error) {
 }
 
 // errNoTokenizer is returned because token ids have no meaning without their tokenizer.
-var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or " +
+var errNoTokenizer = errors.New("it contains token ids: set their tokenizer with --tokenizer (its name or " +
 	"file) or --tokenizer-fingerprint")
 
 var formatNames = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV",
 	Parquet: "Parquet",
 	Arrow:   "Arrow IPC data",
-	MDS:     "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
+	MDS:     "a shard of MDS", Megatron: "a Megatron index", Tokens: "token ids", WARC: "a web archive",
 	Tar: "a tar archive"}
 
 // detectFormat returns the format of a file. Content that does not match the extension of the file's name is an error,
@@ -231,7 +231,7 @@ func (h head) resolveMismatch(data []byte, promise, is Format, o Options) (Forma
 	default:
 		what = fmt.Sprintf("it begins with %q", record.Truncate(string(firstLine(data))))
 	}
-	err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", formatNames[promise],
+	err := fmt.Errorf("its name promises %s, but %s: rename it, or set its format with --format", formatNames[promise],
 		what)
 	if promise == JSON || promise == CSV {
 		return "", &record.SkipError{Reason: record.NoText, Err: err} // such files are common in folders
@@ -267,7 +267,7 @@ func isBinary(data []byte) bool {
 }
 
 func binaryError(data []byte) error {
-	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)",
+	return fmt.Errorf("%s, and its format is not supported: omit it (token ids without a header need --token-type)",
 		binaryKind(data))
 }
 
@@ -275,8 +275,8 @@ func binaryError(data []byte) error {
 func unknownFormatError(name string, data []byte) error {
 	for _, codec := range []string{"br", "snappy"} { // these compressions have no signature
 		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
-			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: "+
-				"give that folder, with its index.json", codec)
+			return fmt.Errorf("an MDS shard compressed with %s needs the index.json of its folder: "+
+				"pass that folder, with its index.json", codec)
 		}
 	}
 	return binaryError(data)

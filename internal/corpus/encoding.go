@@ -21,7 +21,7 @@ func FindEncoding(name string) (encoding.Encoding, error) {
 	e, err := htmlindex.Get(name)
 	if err != nil {
 		return nil,
-			fmt.Errorf("no encoding %q: want a name such as latin1, windows-1252, shift_jis, gb18030 or utf-16", name)
+			fmt.Errorf("unknown encoding %q: want a name such as latin1, windows-1252, shift_jis, gb18030 or utf-16", name)
 	}
 	return e, nil
 }

@@ -86,7 +86,7 @@ func TestEncoding_RefusesOtherEncodings(t *testing.T) {
 		t.Errorf("a folder: %q, left out %q, %v", docs, skipped, err)
 	}
 	if _, _, err := read(t, []string{dir}, nil, corpus.Options{Encoding: "klingon"}); err == nil ||
-		!strings.Contains(err.Error(), `no encoding "klingon"`) {
+		!strings.Contains(err.Error(), `unknown encoding "klingon"`) {
 		t.Errorf("an encoding that is none: %v", err)
 	}
 }

@@ -100,15 +100,15 @@ func TestDetect_RefusesContentUnlikeExtension(t *testing.T) {
 			`no "text"; it has "name", "version" (--text-column names another)`},
 		{"a.json", `[{"body":"x"},{"body":"y"}]`, `no "text"; it has "body"`},
 		{"a.json", "[\n{\"text\":\"a\"},\n{\"text\":\"b\"}\n", "a.json:4: the list that begins in line 1 is not closed"},
-		{"a.json", "[\n{\"text\":\"a\"}\n{\"text\":\"b\"}]", `a.json:3: unexpected '{' behind an element`},
-		{"a.json", "[{\"text\":\"a\"}\n]\n[1]", `a.json:3: unexpected '[' behind the list`},
+		{"a.json", "[\n{\"text\":\"a\"}\n{\"text\":\"b\"}]", `a.json:3: unexpected '{' after an element`},
+		{"a.json", "[{\"text\":\"a\"}\n]\n[1]", `a.json:3: unexpected '[' after the list`},
 		{"a.json", "[{\"text\":\"a\"},]", `a.json:1: unexpected ']' behind a comma`},
 		{"a.json", "{\n\"text\": \"a\"\n}\n{\n\"text\": [\"b\"\n}\n",
 			"a.json:4: a bracket of the value that begins in line 4 is not closed"},
 		{"a.csv", "text,id\na,1\n\"b,2\nc,3\n", `a.csv:3: a field that begins with a quote (") is not closed`},
 		{"a.bin", "\x7fELF\x00\x00", "binary file"}, {"a.pdf", "%PDF-1.7\n\x00", "application/pdf"},
 		{"a.parquet.gz", gzipped(t, "PAR1....PAR1"),
-			"not compressed as a whole"},
+			"must not be compressed as a whole"},
 		{"a.txt.xz", "plain", "no compressed data"}, {"a.bz2", bzipped[:60], "bzip2 data is truncated"},
 		{"a.xz", xzipped(t, twoLines)[:40], "xz data is truncated"},
 		{"a.xz", "\xfd7zXZ\x00\x00\x04\xe6\xd6\xb4\x46" + "\x02\x00\x21\x01\x28\x00\x00\x00",
@@ -183,8 +183,8 @@ func TestDocument_LabelAndPath(t *testing.T) {
 // The error for a remote path explains how to get it.
 func TestOpen_RemotePathErrorSuggestsCommand(t *testing.T) {
 	for path, want := range map[string]string{
-		"ftp://x/y": "pipe it, PROGRAM | loaderd publish -", "file:///a/b": "give the path alone: /a/b",
-		"hdfs://datasets/x": "pipe it", "file:///data/x": "give the path alone: /data/x",
+		"ftp://x/y": "pipe it, PROGRAM | loaderd publish -", "file:///a/b": "pass only the path: /a/b",
+		"hdfs://datasets/x": "pipe it", "file:///data/x": "pass only the path: /data/x",
 	} {
 		if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil ||
 			!strings.Contains(err.Error(), want) {

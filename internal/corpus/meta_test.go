@@ -109,7 +109,7 @@ func TestMeta_FromEveryFormat(t *testing.T) {
 		{"mds", []string{"id", "name=id:string"}, []string{`{"id":100,"name":"100"}`}},
 		{"a.tar", []string{"lang"}, []string{`{"lang":"en"}`, ""}},
 		{"a.warc", []string{"uri=WARC-Target-URI"}, []string{`{"uri":"http://conversion"}`}},
-		{"long.jsonl", []string{"lang"}, []string{`long.jsonl:1: "lang": a text of 2000 bytes, at most 1024 can be`}},
+		{"long.jsonl", []string{"lang"}, []string{`long.jsonl:1: "lang": a text has 2000 bytes, want at most 1024`}},
 	} {
 		got, err := metas(t, filepath.Join(dir, c.file), corpus.Options{Meta: parseMeta(t, c.meta...)})
 		if err != nil || !slices.Equal(got, c.want) {

@@ -16,9 +16,9 @@ func addressHint(path string) (hint string, ok bool) {
 	case !found || scheme == "" || strings.ContainsAny(scheme, `/\ `):
 		return "", false
 	case scheme == "file":
-		return "give the path alone: " + rest, true
+		return "pass only the path: " + rest, true
 	}
-	return "addresses of this kind are not read (" + strings.Join(objects.Schemes, "://, ") +
+	return "addresses of this kind are not supported (" + strings.Join(objects.Schemes, "://, ") +
 		":// are): pipe it, PROGRAM | loaderd publish -", true
 }
 

@@ -298,7 +298,7 @@ func TestMDS_CompressionWithoutMagicNeedsIndex(t *testing.T) {
 	for _, name := range []string{"shard.00000.mds.br", "shard.00000.mds.snappy"} {
 		path := filepath.Join(folder(t, map[string]string{name: "\x1b\x00\x80\xaa"}), name)
 		_, _, err := read(t, []string{path}, nil, corpus.Options{})
-		if err == nil || !strings.Contains(err.Error(), "give that folder, with its index.json") {
+		if err == nil || !strings.Contains(err.Error(), "pass that folder, with its index.json") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -440,14 +440,14 @@ func TestSavedDataset_ReadsListedFiles(t *testing.T) {
 		t.Errorf("a file beside a dataset: %q, %v", docs, err)
 	}
 	for what, c := range map[string]struct{ name, content, split, want string }{
-		"which part":   {"", "", "", `has the parts "test", "train": say with --split`},
+		"which part":   {"", "", "", `has the parts "test", "train": select one or all with --split`},
 		"no such part": {"", "", "val", `has no part "val"`},
 		"a missing file": {"train/state.json", `{"_data_files": [{"filename": "data-3.arrow"}]}`, "train",
 			"data-3.arrow"},
 		"a file elsewhere": {"train/state.json", `{"_data_files": [{"filename": "../test/data-1.arrow"}]}`, "train",
 			"not in the folder"},
 		"a part elsewhere":   {"dataset_dict.json", `{"splits": [".."]}`, "", "not in the folder"},
-		"no parts":           {"dataset_dict.json", `{}`, "", "does not say which parts"},
+		"no parts":           {"dataset_dict.json", `{}`, "", "does not list the dataset's parts"},
 		"a part without any": {"dataset_dict.json", `{"splits": ["other"]}`, "", `no files of the part "other"`},
 		"rows of others": {"train/state.json",
 			`{"_data_files": [{"filename": "data-1.arrow"}], "_indices_data_files": [{}]}`, "train", "selection"},
@@ -581,7 +581,7 @@ func TestTar_Samples(t *testing.T) {
 		t.Errorf("%v, left out %q", err, skipped)
 	}
 	want(t, "with ids", docs, []string{"x.tar/a/0|first|zero"})
-	for name, part := range map[string]string{"twice.tar": `sample "0" has it twice`, "cut.tar": "not a readable tar"} {
+	for name, part := range map[string]string{"twice.tar": `sample "0" contains it twice`, "cut.tar": "not a readable tar"} {
 		if _, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{}); err == nil ||
 			!strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q", name, err, part)

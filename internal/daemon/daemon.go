@@ -286,13 +286,13 @@ func ownToken(store *stream.Store, c *config.Config) (*auth.StoredToken, error) 
 	if !c.Flight.RequiresOwnToken() {
 		return nil, nil
 	}
-	const instead = "say who is let in (flight.identities, flight.token_file), or set flight.insecure: true"
+	const instead = "configure authentication (flight.identities, flight.token_file), or set flight.insecure: true"
 	if c.Stream.Dir == "" {
-		return nil, errors.New("stream.dir: want a folder for the token of Flight, also with streams elsewhere; or " +
+		return nil, errors.New("stream.dir: want a folder for the Flight token, also with an external NATS server; or " +
 			instead)
 	}
 	if err := os.MkdirAll(c.Stream.Dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the folder of the token of Flight (stream.dir): %w; or %s", err, instead)
+		return nil, fmt.Errorf("create the folder of the Flight token (stream.dir): %w; or %s", err, instead)
 	}
 	own := store.FlightToken()
 	_, err := own.Read()

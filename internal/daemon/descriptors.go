@@ -23,7 +23,7 @@ func limitConnections(c *config.Config, descriptors int, log *slog.Logger) {
 		{"http.max_connections", &c.HTTP.MaxConnections,
 			httpDescriptorShare}} {
 		if most := max(descriptors/x.part, 1); *x.limit > most {
-			log.Warn("lowered a limit of connections: the process may open few file descriptors (ulimit -n)", "setting",
+			log.Warn("lowered a limit of connections: the process has few file descriptors (ulimit -n)", "setting",
 				x.setting, "configured", *x.limit, "limit", most,
 				"descriptors", descriptors)
 			*x.limit = most

@@ -98,7 +98,7 @@ func (d *Daemon) requireRole(role auth.Role, next http.Handler) http.Handler {
 		case err != nil:
 			http.Error(w, err.Error(), http.StatusForbidden)
 		case !who.Role.Includes(role):
-			http.Error(w, fmt.Sprintf("identity %s may not see this: it takes the role %s", who, role), http.StatusForbidden)
+			http.Error(w, fmt.Sprintf("identity %s lacks permission: this needs the role %s", who, role), http.StatusForbidden)
 		default:
 			next.ServeHTTP(w, q)
 		}
@@ -135,15 +135,15 @@ func (d *Daemon) checkReady() error {
 		if failed := (*server.StorageError)(nil); errors.As(s.Err, &failed) {
 			return fmt.Errorf("the streams have not been writable since %s: %w", since, failed)
 		}
-		return fmt.Errorf("the NATS server has been out of reach since %s: %w", since, s.Err)
+		return fmt.Errorf("the NATS server has been unreachable since %s: %w", since, s.Err)
 	}
 	switch s := d.run.Stats(); {
 	case !d.run.HasLeader():
-		return errors.New("no daemon has begun to lead the run yet")
+		return errors.New("no daemon has led the run yet")
 	case s.StreamProblem != "":
 		return errors.New(s.StreamProblem)
 	case s.Replaying:
-		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
+		return fmt.Errorf("replaying the plan after a restart: at document %d", s.Cursor)
 	}
 	if v := d.run.Verdict(); v.Reason == fault.StreamFull {
 		return errors.New(v.Line())

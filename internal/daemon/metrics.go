@@ -46,7 +46,7 @@ func gauge(name, help string, value func(metricSnapshot) float64) metric {
 // expiryCollector collects the expiry time of credentials that were read from files.
 func expiryCollector(what string, r auth.Reloader) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds",
-		Help:        "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
+		Help:        "Time at which the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
 		ConstLabels: prometheus.Labels{"what": strings.ReplaceAll(what, " ", "_")}}, func() float64 {
 		at := r.Expires()
 		if at.IsZero() {
@@ -74,14 +74,14 @@ func skipMetrics() (all []metric) {
 
 var metrics = append(skipMetrics(), []metric{
 	counter("planned_steps_total", "Steps in the plan.", func(s metricSnapshot) float64 { return float64(s.Planned) }),
-	counter("documents_total", "Documents that the packer has taken in, waiting ones included.",
+	counter("documents_total", "Documents that the packer has received, including buffered ones.",
 		func(s metricSnapshot) float64 {
 			return float64(s.Documents)
 		}),
-	counter("tokens_total", "Tokens of the documents that the packer has taken in.", func(s metricSnapshot) float64 {
+	counter("tokens_total", "Tokens of the documents that the packer has received.", func(s metricSnapshot) float64 {
 		return float64(s.Tokens)
 	}),
-	counter("masked_tokens_total", "Tokens in steps that have no loss.", func(s metricSnapshot) float64 {
+	counter("masked_tokens_total", "Tokens in steps without a loss.", func(s metricSnapshot) float64 {
 		return float64(s.MaskedTokens)
 	}),
 	counter("dead_letters_total", "Dead letters stored by this process.", func(s metricSnapshot) float64 {
@@ -90,14 +90,14 @@ var metrics = append(skipMetrics(), []metric{
 	counter("dead_letter_failures_total", "Attempts to store a dead letter that failed.", func(s metricSnapshot) float64 {
 		return float64(s.letters.Failed)
 	}),
-	gauge("dead_letters_waiting", "Dead letters that wait to be stored.", func(s metricSnapshot) float64 {
+	gauge("dead_letters_waiting", "Dead letters not yet stored.", func(s metricSnapshot) float64 {
 		return float64(s.letters.Waiting)
 	}),
 	counter("cut_documents_total",
-		"Documents used without their last tokens because they have more than they may (documents.max_tokens).",
+		"Documents cut at documents.max_tokens.",
 		func(s metricSnapshot) float64 { return float64(s.Cut) }),
 	counter("rows_total", "Rows in steps.", func(s metricSnapshot) float64 { return float64(s.Rows) }),
-	counter("slots_total", "Tokens of the rows in steps, padding included.", func(s metricSnapshot) float64 {
+	counter("slots_total", "Tokens of the rows in steps, including padding.", func(s metricSnapshot) float64 {
 		return float64(s.Slots)
 	}),
 	counter("padding_tokens_total", "Padding tokens in steps.", func(s metricSnapshot) float64 {
@@ -115,27 +115,27 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("span_age_max_documents", "Largest age of a piece when its row was packed.", func(s metricSnapshot) float64 {
 		return float64(s.MaxAge)
 	}),
-	gauge("pool_spans", "Pieces that wait to be packed.", func(s metricSnapshot) float64 {
+	gauge("pool_spans", "Pieces buffered for packing.", func(s metricSnapshot) float64 {
 		return float64(s.PoolPieces)
 	}),
-	gauge("holdback_rows", "Finished rows that are held back (packing.holdback).", func(s metricSnapshot) float64 {
+	gauge("holdback_rows", "Finished rows in the holdback (packing.holdback).", func(s metricSnapshot) float64 {
 		return float64(s.HeldRows)
 	}),
-	gauge("holdback_spans", "Pieces in the rows that are held back.", func(s metricSnapshot) float64 {
+	gauge("holdback_spans", "Pieces of the rows in the holdback.", func(s metricSnapshot) float64 {
 		return float64(s.HeldPieces)
 	}),
-	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.",
+	gauge("pool_tokens", "Tokens of the pieces buffered for packing and of the rows in the holdback.",
 		func(s metricSnapshot) float64 { return float64(s.PoolTokens) }),
-	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom says otherwise.",
+	gauge("shuffle_rows", "Atoms in the shuffle window: rows, unless packing.atom differs.",
 		func(s metricSnapshot) float64 { return float64(s.WindowRows) }),
-	gauge("queue_rows", "Rows that wait for the rest of their atom or for a full step.", func(s metricSnapshot) float64 {
+	gauge("queue_rows", "Rows that wait for other rows of their atom or for a full step.", func(s metricSnapshot) float64 {
 		return float64(s.QueueRows)
 	}),
-	gauge("cursor_sequence", "Documents of all sources that the planner has taken.", func(s metricSnapshot) float64 {
+	gauge("cursor_sequence", "Documents of all sources that the planner has received.", func(s metricSnapshot) float64 {
 		return float64(s.Cursor)
 	}),
 	gauge("low_watermark_sequence",
-		"Of the documents in the order in which the planner took them, the oldest that a later step may need.",
+		"Arrival of the oldest document that a later step may need.",
 		func(s metricSnapshot) float64 { return float64(s.LowWatermark) }),
 	gauge("stream_last_sequence", "Last document in the stream.", func(s metricSnapshot) float64 {
 		return float64(s.Source.Last)
@@ -146,28 +146,28 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("stream_buffered_bytes", "Bytes of documents fetched and not yet planned.", func(s metricSnapshot) float64 {
 		return float64(s.Source.Buffered)
 	}),
-	counter("replaced_bytes_total", "Bytes of texts that are not UTF-8 and became U+FFFD.",
+	counter("replaced_bytes_total", "Bytes of invalid UTF-8 in texts, replaced by U+FFFD.",
 		func(s metricSnapshot) float64 {
 			return float64(s.Source.Replaced)
 		}),
-	gauge("stream_down", "1 while the document stream is out of reach.", func(s metricSnapshot) float64 {
+	gauge("stream_down", "1 while the document stream is unreachable.", func(s metricSnapshot) float64 {
 		return boolValue(!s.Source.DownSince.IsZero())
 	}),
 	gauge("stream_dry", "1 while every document of the stream has been fetched.", func(s metricSnapshot) float64 {
 		return boolValue(!s.Source.DrySince.IsZero())
 	}),
 	gauge("stream_trouble",
-		"1 while the document stream lacks documents that may be needed or has settings that may lose some.",
+		"1 while the document stream lacks documents that may be needed or has settings that can lose documents.",
 		func(s metricSnapshot) float64 { return boolValue(s.StreamProblem != "") }),
-	gauge("queue_wait_max_documents", "Most documents that came while a row waited for its step.",
+	gauge("queue_wait_max_documents", "Maximum number of documents that arrived while a row waited for its step.",
 		func(s metricSnapshot) float64 { return float64(s.MaxWait) }),
-	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.",
+	gauge("next_step_rows_needed", "Rows that the next step needs, including those left after it.",
 		func(s metricSnapshot) float64 { return float64(s.RowsNeeded) }),
-	gauge("next_step_rows_ready", "Rows of those that the next step needs that are there.",
+	gauge("next_step_rows_ready", "Available rows of those that the next step needs.",
 		func(s metricSnapshot) float64 {
 			return float64(s.RowsReady)
 		}),
-	gauge("oldest_step", "Oldest step that can be read.", func(s metricSnapshot) float64 { return float64(s.Oldest) }),
+	gauge("oldest_step", "Oldest readable step.", func(s metricSnapshot) float64 { return float64(s.Oldest) }),
 	gauge("committed_step", "The checkpoints of all committing jobs cover all steps before this one.",
 		func(s metricSnapshot) float64 {
 			return float64(s.Committed)
@@ -178,17 +178,17 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("checkpoint_bytes", "Size of the newest planner checkpoint of this process.", func(s metricSnapshot) float64 {
 		return float64(s.CheckpointBytes)
 	}),
-	gauge("replaying", "1 while the daemon re-plans after a restart.", func(s metricSnapshot) float64 {
+	gauge("replaying", "1 while the daemon replays the plan after a restart.", func(s metricSnapshot) float64 {
 		return boolValue(s.Replaying)
 	}),
-	gauge("ended", "1 when no step follows.", func(s metricSnapshot) float64 { return boolValue(s.Ended) }),
+	gauge("ended", "1 after the last step.", func(s metricSnapshot) float64 { return boolValue(s.Ended) }),
 	gauge("readers", "Readers connected.", func(s metricSnapshot) float64 { return float64(len(s.Readers)) }),
 	gauge("cache_bytes", "Tokens cached for row assembly.", func(s metricSnapshot) float64 {
 		return float64(s.CacheBytes)
 	}),
-	counter("cache_hits_total", "Documents that a step found in the cache, those that were read ahead for it included.",
+	counter("cache_hits_total", "Documents of steps found in the cache, including those read ahead.",
 		func(s metricSnapshot) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents that a step lacked, waited for and fetched from the stream again.",
+	counter("cache_misses_total", "Documents of steps missing in the cache and fetched from the stream again.",
 		func(s metricSnapshot) float64 { return float64(s.CacheMisses) }),
 }...)
 
@@ -206,22 +206,22 @@ func newBucketMetric(kind prometheus.ValueType, name, help string, value func(pl
 var bucketMetrics = []bucketMetric{
 	newBucketMetric(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.",
 		func(q planner.QueueStat) float64 { return float64(q.Steps) }),
-	newBucketMetric(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket that wait for a step.",
+	newBucketMetric(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket buffered for a step.",
 		func(q planner.QueueStat) float64 { return float64(q.Rows) }),
-	newBucketMetric(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the rows of the bucket that wait for a step.",
+	newBucketMetric(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the bucket's rows buffered for a step.",
 		func(q planner.QueueStat) float64 { return float64(q.Tokens) }),
 	newBucketMetric(prometheus.GaugeValue, "bucket_queue_wait_documents",
-		"Documents that came while the oldest row of the bucket that waits for a step waited.",
+		"Documents that arrived while the oldest row of the bucket waited for its step.",
 		func(q planner.QueueStat) float64 { return float64(q.Wait) }),
 }
 
 // spliceRowsDesc counts the rows of splice by the way they ended, under splice's own names.
-var spliceRowsDesc = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that splice has packed, by how they ended.",
+var spliceRowsDesc = prometheus.NewDesc("loaderd_splice_rows_total", "Rows packed by splice, by the end of the row.",
 	[]string{"end"}, nil)
 
 // noHintsDesc counts documents that splice relates to no other document.
 var noHintsDesc = prometheus.NewDesc("loaderd_splice_unhinted_documents_total",
-	"Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
+	"Documents without the data that splice's retriever compares: a path, an embedding.", nil, nil)
 
 // collectSplice collects the counters of splice, and nothing for other methods.
 func collectSplice(out chan<- prometheus.Metric, ends map[string]int64) {

@@ -17,11 +17,11 @@ type daemonMetrics struct {
 var (
 	leadsDesc = prometheus.NewDesc("loaderd_daemon_leads", "1 while this daemon plans the run.", nil, nil)
 	termDesc  = prometheus.NewDesc("loaderd_daemon_term",
-		"Number of the last term that this daemon knows of; a new one begins with each daemon that leads.", nil, nil)
-	healthDesc = prometheus.NewDesc("loaderd_health", "1 for how the run does: running, waiting or failing.",
+		"Newest term seen by this daemon; each new leader starts a term.", nil, nil)
+	healthDesc = prometheus.NewDesc("loaderd_health", "1 for the state of the run: running, waiting or failing.",
 		[]string{"health"}, nil)
 	reasonDesc = prometheus.NewDesc("loaderd_waits",
-		"1 for the reason that a reader which waits is told, while there is one.", []string{"reason"}, nil)
+		"1 for the reason reported to a waiting reader, if any.", []string{"reason"}, nil)
 )
 
 // Describe implements prometheus.Collector.
@@ -50,7 +50,7 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 // buildInfo collects the build of the program.
 func buildInfo(b build.Build) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_build_info",
-		Help:        "1, with the build of the program.",
+		Help:        "Always 1, with the build of the program.",
 		ConstLabels: prometheus.Labels{"version": b.Version, "go": b.Go, "revision": b.Revision}}, func() float64 {
 		return 1
 	})

@@ -9,7 +9,7 @@ import (
 // deadLetters counts the dead letters that the streams hold. The numbers of reasons and sources are bounded. The name
 // loaderd_dead_letters is not available: OpenMetrics gives it to the counter loaderd_dead_letters_total.
 var deadLetters = prometheus.NewDesc("loaderd_dead_letters_held",
-	"Dead letters that the stream holds, which drops its oldest, by reason and source. Seconds behind, and the same on "+
+	"Dead letters in the stream, which drops its oldest, by reason and source. Delayed by seconds, and equal on "+
 		"all daemons.",
 	[]string{"reason", "source"}, nil)
 

@@ -7,21 +7,21 @@ type pullMetrics struct{ pulls *pullerSet }
 
 var (
 	pullObjects = prometheus.NewDesc("loaderd_pull_objects",
-		"Objects in the listing of a source that daemons fill themselves.", []string{"source"}, nil)
-	pullRead = prometheus.NewDesc("loaderd_pull_objects_read_total", "Objects of it that are read to their ends.",
+		"Objects in the listing of a source that daemons fetch.", []string{"source"}, nil)
+	pullRead = prometheus.NewDesc("loaderd_pull_objects_read_total", "Objects of the listing that were read completely.",
 		[]string{"source"}, nil)
-	pullBytes = prometheus.NewDesc("loaderd_pull_bytes", "Bytes of these objects, as they are stored.",
+	pullBytes = prometheus.NewDesc("loaderd_pull_bytes", "Stored bytes of the objects in the listing.",
 		[]string{"source"}, nil)
-	pullBytesRead = prometheus.NewDesc("loaderd_pull_bytes_read_total", "Bytes of them that are read.", []string{"source"},
+	pullBytesRead = prometheus.NewDesc("loaderd_pull_bytes_read_total", "Bytes read from the objects.", []string{"source"},
 		nil)
-	pullDocuments = prometheus.NewDesc("loaderd_pull_documents_total", "Documents put into the source's stream.",
+	pullDocuments = prometheus.NewDesc("loaderd_pull_documents_total", "Documents published to the source's stream.",
 		[]string{"source"}, nil)
-	pullLeftOut = prometheus.NewDesc("loaderd_pull_left_out_total", "Lines, rows and objects that are no documents.",
+	pullLeftOut = prometheus.NewDesc("loaderd_pull_left_out_total", "Lines, rows and objects that are not documents.",
 		[]string{"source"}, nil)
 	pullTrouble = prometheus.NewDesc("loaderd_pull_trouble",
-		"1 while the source is not read on because something is wrong.", []string{"source"}, nil)
+		"1 while an error stops reading from the source.", []string{"source"}, nil)
 	pullWaits = prometheus.NewDesc("loaderd_pull_waits",
-		"1 while the source waits: for room in its stream, or for new objects.", []string{"source"}, nil)
+		"1 while the source waits for space in its stream or for new objects.", []string{"source"}, nil)
 )
 
 // Describe implements prometheus.Collector.

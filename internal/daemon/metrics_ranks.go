@@ -45,17 +45,17 @@ func newRankMetric(name, help string, value func(laggingRank) float64) rankMetri
 
 var perRankMetrics = []rankMetric{
 	newRankMetric("step",
-		"Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those "+
+		"First step not sent completely to the rank; of the 64 ranks with the most lag among those "+
 			"that read from this daemon.", func(r laggingRank) float64 { return float64(r.Step) }),
 	newRankMetric("lag_steps",
-		"Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 "+
-			"where reports are too far apart in time to tell.", func(r laggingRank) float64 { return float64(r.lag) }),
+		"Steps by which the rank lags behind the furthest rank of its job, over all daemons; 0 "+
+			"if the reports are too far apart in time.", func(r laggingRank) float64 { return float64(r.lag) }),
 	newRankMetric("wait_p50_seconds",
-		"Half of the rank's waits for its next step were shorter, in the last minute, the present one included.",
+		"Median of the rank's waits for its next step in the last minute, including the current wait.",
 		func(r laggingRank) float64 { return r.WaitP50.Seconds() }),
-	newRankMetric("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.",
+	newRankMetric("wait_p99_seconds", "99th percentile of the rank's waits for its next step in the last minute.",
 		func(r laggingRank) float64 { return r.WaitP99.Seconds() }),
-	newRankMetric("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.",
+	newRankMetric("bytes_per_second", "Bytes per second sent to the rank, over the last ten seconds.",
 		func(r laggingRank) float64 {
 			return r.BytesPerSecond
 		}),
@@ -66,26 +66,26 @@ func newJobDesc(name, help string) *prometheus.Desc {
 }
 
 // jobRanksDesc counts the ranks of each job that read from this daemon.
-var jobRanksDesc = newJobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most.")
+var jobRanksDesc = newJobDesc("ranks", "Ranks of the job that read from this daemon; for at most 64 jobs.")
 
 // Values of the census of all daemons, which are the same on every daemon of the run.
 var (
 	missingRankDesc = prometheus.NewDesc("loaderd_rank_missing_seconds",
-		"For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot "+
-			"continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
+		"Time for which a missing rank has consumed no step: it is absent, silent or stuck, and its job cannot "+
+			"continue (RANK_MISSING); for at most 64 ranks.", []string{"train_job", "rank"}, nil)
 	consumedStepDesc = prometheus.NewDesc("loaderd_rank_consumed_step",
-		"Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.",
+		"Steps consumed by the rank's trainer; of the 64 ranks that have consumed least.",
 		[]string{"train_job", "rank"}, nil)
 	slowestStepDesc = newJobDesc("slowest_step",
-		"Steps consumed by the job's rank that is furthest behind; steps sent, where no client of the job reports.")
+		"Steps consumed by the slowest rank of the job; steps sent if no client of the job reports.")
 	fastestStepDesc = newJobDesc("fastest_step",
-		"Steps consumed by the job's rank that is furthest on; the same as the slowest "+
-			"where reports are too far apart in time to tell.")
-	worldSizeDesc = newJobDesc("world", "Ranks that the job has by its world size, present or not.")
+		"Steps consumed by the fastest rank of the job; equal to the slowest "+
+			"if the reports are too far apart in time.")
+	worldSizeDesc = newJobDesc("world", "World size of the job, including absent ranks.")
 )
 
 // committedStepDesc is the step up to which each job's checkpoints reach.
-var committedStepDesc = newJobDesc("committed_step", "By job: its own checkpoints cover all steps before this one.")
+var committedStepDesc = newJobDesc("committed_step", "The job's checkpoints cover all steps before this one.")
 
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {

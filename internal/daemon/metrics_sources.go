@@ -29,36 +29,36 @@ func newSourceMetric(kind prometheus.ValueType, name, help string,
 }
 
 var sourceMetrics = []sourceMetric{
-	newSourceMetric(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.",
+	newSourceMetric(prometheus.CounterValue, "tokens_total", "Tokens read from the source.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
-	newSourceMetric(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.",
+	newSourceMetric(prometheus.GaugeValue, "target_share", "Target share of the source in the tokens.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return s.Target }),
-	newSourceMetric(prometheus.GaugeValue, "share", "Share of the source in the tokens taken so far.",
+	newSourceMetric(prometheus.GaugeValue, "share", "Share of the source in the tokens read so far.",
 		func(m mixtureTotals, s state.SourceStats) float64 {
 			return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
 		}),
-	newSourceMetric(prometheus.GaugeValue, "epoch", "Epoch of the source that is read, from 0.",
+	newSourceMetric(prometheus.GaugeValue, "epoch", "Current epoch of the source, from 0.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Epoch) }),
-	newSourceMetric(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.",
+	newSourceMetric(prometheus.CounterValue, "documents_total", "Documents read from the source, including skipped ones.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Arrived) }),
 	newSourceMetric(prometheus.CounterValue, "cut_documents_total",
-		"Documents of the source used without their last tokens because they have more than they may.",
+		"Documents of the source cut at documents.max_tokens.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Cut) }),
 	newSourceMetric(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Emitted) }),
 	newSourceMetric(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Stream.Last) }),
 	newSourceMetric(prometheus.GaugeValue, "next_sequence",
-		"Document of the source that is taken next; 0 behind the last one.",
+		"Next document of the source; 0 after the last one.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Next) }),
-	newSourceMetric(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.",
+	newSourceMetric(prometheus.GaugeValue, "down", "1 while the source's stream is unreachable.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(!s.Stream.DownSince.IsZero()) }),
-	newSourceMetric(prometheus.GaugeValue, "exhausted", "1 when no document of the source is left.",
+	newSourceMetric(prometheus.GaugeValue, "exhausted", "1 when the source is exhausted.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Exhausted) }),
 	newSourceMetric(prometheus.GaugeValue, "paused",
-		"1 while the others share the source's weight, as it has no documents (mix.on_dry: share).",
+		"1 while the other sources share the weight of this one, which has no documents (mix.on_dry: share).",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Paused) }),
-	newSourceMetric(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
+	newSourceMetric(prometheus.GaugeValue, "dry_seconds", "Time for which the run has waited for a document of the source.",
 		func(m mixtureTotals, s state.SourceStats) float64 {
 			if s.Name != m.next {
 				return 0
@@ -69,7 +69,7 @@ var sourceMetrics = []sourceMetric{
 
 // skippedDocumentsDesc counts documents of a source that are not used.
 var skippedDocumentsDesc = prometheus.NewDesc("loaderd_source_left_out_documents_total",
-	"Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.",
+	"Documents of the source that were skipped, by reason: undecodable, empty, masked, duplicate, split, short, long.",
 	[]string{"source", "why"}, nil)
 
 // collectSources collects the values of each source of a run with several sources. For a single source they equal

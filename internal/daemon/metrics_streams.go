@@ -17,10 +17,10 @@ func newStreamMetric(name, help string, value func(state.StreamFill) float64) st
 }
 
 var streamMetrics = []streamMetric{
-	newStreamMetric("bytes", "Bytes that the document stream holds.",
+	newStreamMetric("bytes", "Size of the document stream in bytes.",
 		func(f state.StreamFill) float64 { return float64(f.Bytes) }),
-	newStreamMetric("max_bytes", "Bytes that the document stream may hold; 0 where nothing bounds it.",
+	newStreamMetric("max_bytes", "Maximum size of the document stream in bytes; 0 without a bound.",
 		func(f state.StreamFill) float64 { return float64(f.MaxBytes) }),
-	newStreamMetric("full", "1 while the document stream may have no room for the next document, so that producers wait.",
+	newStreamMetric("full", "1 while the document stream may lack space for the next document, and producers wait.",
 		func(f state.StreamFill) float64 { return boolValue(f.Full) }),
 }

@@ -43,7 +43,7 @@ func (s *sourceOpener) Open(ctx context.Context, name string, c mixture.Source) 
 	defer s.mu.Unlock()
 	if store != s.store { // it may have been added to a running run
 		if err := s.store.PermitProducers(name); err != nil {
-			return backend.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
+			return backend.Stream{}, fmt.Errorf("allow producers to publish to source %s: %w", name, err)
 		}
 	}
 	s.openLogs = append(s.openLogs, docs)

@@ -67,7 +67,7 @@ func loadTokenizing(c config.Tokenizer) (docstream.Tokenization, runconfig.Token
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
 		return docstream.Tokenization{}, runconfig.Tokenizer{}, nil,
-			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(),
+			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration requires %s", c.Name, m.Fingerprint(),
 				c.Fingerprint)
 	}
 	t := docstream.Tokenization{NewEncoder: func() docstream.Encoder {
@@ -126,7 +126,7 @@ func resolveTokenIDs(c config.Tokenizer, t docstream.Tokenization, end int32,
 	case c.End == config.Auto && known:
 		t.End = end
 	case c.End == config.Auto && t.NewEncoder != nil:
-		return fail("tokenizer.end: tokenizer %s names no end-of-text token: give its id, or none", c.Name)
+		return fail("tokenizer.end: tokenizer %s defines no end-of-text token: set its id, or none", c.Name)
 	}
 	pad, ok := c.Pad.ID()
 	switch {

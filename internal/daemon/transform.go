@@ -19,7 +19,7 @@ func resolveDocumentTokens(c runconfig.Documents, m *tokenizer.Model) (runconfig
 	if c.BOS.IsSet() {
 		if len(before) > 0 {
 			return c, fmt.Errorf(
-				"documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
+				"documents.bos: tokenizer.add_special_tokens adds token %d before every text: set only one of them", before[0])
 		}
 		if c.BOS == runconfig.TokenAuto {
 			id, ok := int32(0), false
@@ -27,7 +27,7 @@ func resolveDocumentTokens(c runconfig.Documents, m *tokenizer.Model) (runconfig
 				id, ok = m.BeginOfText()
 			}
 			if !ok {
-				return c, fmt.Errorf("documents.bos: %s names no token that begins a text: give its id or its text, or none",
+				return c, fmt.Errorf("documents.bos: %s defines no beginning-of-text token: set its id or its text, or none",
 					describeTokenizer(m))
 			}
 			c.BOS = tokenFromID(id)
@@ -40,9 +40,9 @@ func resolveDocumentTokens(c runconfig.Documents, m *tokenizer.Model) (runconfig
 		return c, nil
 	}
 	if len(before)+len(behind) > 0 {
-		return c, errors.New("documents.fim: tokenizer.add_special_tokens puts tokens around every text, which would come " +
-			"to lie within it: " +
-			"set it to false, and documents.bos for a token at the beginning")
+		return c, errors.New("documents.fim: tokenizer.add_special_tokens adds tokens around every text, which would be " +
+			"inside it: " +
+			"set it to false, and set documents.bos for a token at the start")
 	}
 	t := &c.FIM.Tokens
 	if t.Prefix == runconfig.TokenAuto {
@@ -51,7 +51,7 @@ func resolveDocumentTokens(c runconfig.Documents, m *tokenizer.Model) (runconfig
 			prefix, middle, suffix, ok = m.FIMTokens()
 		}
 		if !ok {
-			return c, fmt.Errorf("documents.fim.tokens: %s has none of the usual tokens for filling in the middle: give "+
+			return c, fmt.Errorf("documents.fim.tokens: %s has no known fill-in-the-middle tokens: set "+
 				"prefix, middle and suffix, each an id or the text of "+
 				"a special token, or set documents.fim.rate to 0", describeTokenizer(m))
 		}
@@ -84,7 +84,7 @@ func resolveToken(field string, t *runconfig.Token, m *tokenizer.Model) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %q: %s has no such special token: give its id, or its text as the tokenizer spells it", field,
+	return fmt.Errorf("%s: %q: %s has no such special token: set its id, or its exact text in the tokenizer", field,
 		string(*t), describeTokenizer(m))
 }
 

@@ -44,14 +44,14 @@ func TestTransformations_TokensResolvedToIDs(t *testing.T) {
 		{name: "no such text", tokenizer: "gpt2", c: runconfig.Documents{BOS: "<s>"},
 			refused: `documents.bos: "<s>": tokenizer gpt2 has no such special token`},
 		{name: "none of its own", tokenizer: "gpt2", c: runconfig.Documents{BOS: "auto"},
-			refused: "documents.bos: tokenizer gpt2 names no token that begins a text"},
+			refused: "documents.bos: tokenizer gpt2 defines no beginning-of-text token"},
 		{name: "fim", tokenizer: "cl100k_base", c: fim(auto),
 			want: fim(runconfig.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"})},
 		{name: "fim by hand", tokenizer: "cl100k_base",
 			c:    fim(runconfig.FIMTokens{Prefix: "<|fim_suffix|>", Middle: "7", Suffix: "<|endoftext|>"}),
 			want: fim(runconfig.FIMTokens{Prefix: "100260", Middle: "7", Suffix: "100257"})},
 		{name: "no tokens for fim", tokenizer: "gpt2", c: fim(auto),
-			refused: "documents.fim.tokens: tokenizer gpt2 has none of the usual tokens"},
+			refused: "documents.fim.tokens: tokenizer gpt2 has no known fill-in-the-middle tokens"},
 		{name: "one token twice", tokenizer: "gpt2", c: fim(runconfig.FIMTokens{Prefix: "7", Middle: "07", Suffix: "8"}),
 			refused: "want three different tokens"},
 		{name: "no such token for fim", tokenizer: "gpt2",
@@ -62,9 +62,9 @@ func TestTransformations_TokensResolvedToIDs(t *testing.T) {
 		{name: "a text without a tokenizer", tokenizer: "none", c: runconfig.Documents{BOS: "<s>"},
 			refused: "tokenizer none has no such special token"},
 		{name: "auto without a tokenizer", tokenizer: "none", c: runconfig.Documents{BOS: "auto"},
-			refused: "tokenizer none names no token"},
+			refused: "tokenizer none defines no beginning-of-text token"},
 		{name: "fim without a tokenizer", tokenizer: "none", c: fim(auto),
-			refused: "tokenizer none has none of the usual tokens"},
+			refused: "tokenizer none has no known fill-in-the-middle tokens"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := config.Default()
@@ -326,8 +326,8 @@ func TestTransformations_NoDuplicateTokenizerTokens(t *testing.T) {
 	}
 	c.Tokenizer.AddSpecialTokens = true
 	for want, d := range map[string]runconfig.Documents{
-		"documents.bos: tokenizer.add_special_tokens puts token 256 before every text": {BOS: "auto"},
-		"documents.fim: tokenizer.add_special_tokens puts tokens around every text":    {FIM: fim},
+		"documents.bos: tokenizer.add_special_tokens adds token 256 before every text": {BOS: "auto"},
+		"documents.fim: tokenizer.add_special_tokens adds tokens around every text":    {FIM: fim},
 	} {
 		c.Plan.Documents = d
 		if _, err := LoadRunTokenizer(&c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {

@@ -102,7 +102,7 @@ func (f *fake) DoAction(_ context.Context, from auth.Caller, action string, body
 	case role == "":
 		return nil, &fault.Error{Reason: fault.InvalidToken, Message: "the call has no bearer token", Advice: "send one"}
 	case !slices.Contains(allowed[role], action):
-		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action),
+		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s needs the role operate", action),
 			Advice: "use a token with this permission"}
 	}
 	switch action {

@@ -321,7 +321,7 @@ func TestPage_ShowsActionsByRole(t *testing.T) {
 		p.Until(`document.querySelector("#token .problem")?.textContent.includes("bearer token")`)
 		give(p, "read")
 		ready(p)
-		p.Says("#inspector", "takes the role operate")
+		p.Says("#inspector", "needs the role operate")
 		if shown := browsertest.Eval[bool](p,
 			`!document.querySelector("#actions-section").hidden || document.querySelector("#actions button") !== null`); shown {
 			t.Error("who may read sees actions")

@@ -344,12 +344,12 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
     with Client(d.flight_url, token=tokens["big"]) as client:
         assert next(client).index == 0 and client.commit(1) == 1 and client.info().commits == {"big": 1}
         for call in (client.seal, lambda: client.commit(1, "trainer"), lambda: client.leave("other")):
-            with pytest.raises(loaderd.ForbiddenError, match="identity big may not do this"):
+            with pytest.raises(loaderd.ForbiddenError, match="identity big lacks permission"):
                 call()
         assert client.leave() == 0
     with Client(d.flight_url, token=tokens["eval"]) as client:
         assert next(client).index == 0
-        with pytest.raises(loaderd.ForbiddenError, match="takes the role train"):
+        with pytest.raises(loaderd.ForbiddenError, match="needs the role train"):
             client.commit(1)
     with Client(d.flight_url, token=tokens["me"]) as client:
         assert client.commit(1, "anybody") == 1

@@ -44,7 +44,7 @@ func TestGoTree_LocatesSources(t *testing.T) {
 	}
 	t.Setenv("GOROOT", "")
 	t.Setenv("PATH", root)
-	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "no Go installation") {
+	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot find a Go installation") {
 		t.Errorf("without go: %q, %v", tree, err)
 	}
 }

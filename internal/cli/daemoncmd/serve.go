@@ -67,6 +67,6 @@ prints another link.`,
 	flags.Register(cmd)
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and exit")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false,
-		"also stop at the end of standard input, so that the daemon ends with the program that started it")
+		"also stop at the end of standard input, to end together with the program that started the daemon")
 	return cmd
 }

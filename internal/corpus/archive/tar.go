@@ -59,7 +59,7 @@ func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.
 			return give()
 		}
 		if err != nil {
-			return f.Fail(yield, fmt.Errorf("behind sample %q: not a readable tar: %w", at.key, err))
+			return f.Fail(yield, fmt.Errorf("after sample %q: not a readable tar: %w", at.key, err))
 		}
 		key, ending := splitKey(h.Name)
 		if h.Typeflag != tar.TypeReg || key == "" || strings.HasPrefix(path.Base(h.Name), ".") {
@@ -106,7 +106,7 @@ func (a *tarArchives) next() (*tar.Header, error) {
 	}
 	a.startArchive(first)
 	if h, err = a.archive.Next(); err != nil {
-		return nil, fmt.Errorf("the data behind its end marker is not a tar archive: %w", err)
+		return nil, fmt.Errorf("the data after its end marker is not a tar archive: %w", err)
 	}
 	return h, nil
 }
@@ -178,7 +178,7 @@ func readSampleFile(cols record.Columns, s *sample, ending string, size int64, r
 		return nil
 	}
 	if _, twice := s.fields[ending]; twice && read {
-		return fmt.Errorf("sample %q has it twice", s.key)
+		return fmt.Errorf("sample %q contains it twice", s.key)
 	}
 	s.fields[ending] = nil
 	if !read {

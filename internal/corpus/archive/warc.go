@@ -15,7 +15,7 @@ import (
 )
 
 // errHTML is the error for an HTML page.
-var errHTML = errors.New("HTML, of which no text is made here: take the archive's WET files, or make text of it before")
+var errHTML = errors.New("HTML, which is not converted to text: use the archive's WET files, or convert it first")
 
 // WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of
 // a text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are skipped, and reading
@@ -44,7 +44,7 @@ func WARCDocuments(
 		case err != nil:
 			return f.Fail(yield, fmt.Errorf("record %d: %w", number, err))
 		case d.offset < to && archive.Offset() > from:
-			damaged(errors.New("the record lies in damaged gzip data"))
+			damaged(errors.New("the record is in damaged gzip data"))
 			continue
 		case problem != nil:
 			more = more && f.Skip(yield, number, problem)
@@ -83,7 +83,7 @@ func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err e
 	contentType, content := r.Get("Content-Type"), func() (io.Reader, error) { return r.Body, nil }
 	if r.Type() == "response" {
 		if media, _ := warc.Media(contentType); media != "application/http" {
-			return d, record.WithReason(record.Media, fmt.Errorf("a response of %.40q, not of HTTP", media))
+			return d, record.WithReason(record.Media, fmt.Errorf("a response of %.40q, want HTTP", media))
 		}
 		h, body, err := warc.Response(r.Body)
 		if err != nil {

@@ -297,7 +297,7 @@ func listTokens(cols record.Columns, l array.ListLike, i int) ([]byte, error) {
 		return record.Errorf("column %q: %w", cols.Text, fmt.Errorf(format, args...))
 	}
 	if from < 0 || to < from || to > int64(values.Len()) {
-		return nil, wrong("a list from %d to %d of %d values", from, to, values.Len())
+		return nil, wrong("a list has values %d to %d of %d", from, to, values.Len())
 	}
 	if 4*(to-from) > cols.MaxDocument {
 		return nil, cols.TooLargeError(int(4 * (to - from)))

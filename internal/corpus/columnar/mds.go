@@ -94,7 +94,7 @@ func decompressShard(s mds.Shard, r io.Reader) (io.Reader, error) {
 			return nil, err
 		}
 		if n, err := snappy.DecodedLen(packed); err != nil || int64(n) != s.Raw.Bytes {
-			err = errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes))
+			err = errors.Join(err, fmt.Errorf("%d bytes, its index declares %d", n, s.Raw.Bytes))
 			return nil, compression.DescribeError("snappy", err)
 		}
 		data, err := snappy.Decode(nil, packed)
@@ -129,9 +129,9 @@ func (o mdsDecoder) resolveColumns(s mds.Shard) (mdsColumns, error) {
 	encoding := s.Encodings[c.index[o.Text]]
 	switch {
 	case !o.Tokens && encoding != "str" && encoding != "bytes" && encoding != "json":
-		return c, fmt.Errorf("column %q is %s: want text (token ids want --tokenizer)", o.Text, encoding)
+		return c, fmt.Errorf("column %q is %s: want text (token ids need --tokenizer)", o.Text, encoding)
 	case o.Tokens && encoding == "bytes" && o.tokenType.Size == 0:
-		return c, fmt.Errorf("column %q is bytes: say with --token-type how ids lie in them, such as int64", o.Text)
+		return c, fmt.Errorf("column %q is bytes: set the type of its ids with --token-type, such as int64", o.Text)
 	case o.Tokens && encoding != "bytes" && encoding != "json" && !mds.IsArray(encoding):
 		return c, fmt.Errorf("column %q is %s: want token ids", o.Text, encoding)
 	}
@@ -213,7 +213,7 @@ func (o mdsDecoder) decodeContent(encoding string, data []byte) ([]byte, error) 
 		data = a.Data
 	}
 	if len(data)%typ.Size != 0 {
-		return nil, fmt.Errorf("%d bytes are no whole number of %s", len(data), typ.Name)
+		return nil, fmt.Errorf("%d bytes are not a whole number of %s", len(data), typ.Name)
 	}
 	return typ.Append(make([]byte, 0, 4*(len(data)/typ.Size)), data)
 }

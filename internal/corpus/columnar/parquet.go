@@ -95,7 +95,7 @@ func (p Parquet) readRows(give func(record.Document, int64, error) bool) (err er
 		}
 	}
 	if row != file.NumRows() {
-		return fmt.Errorf("holds %d rows, its index says %d: the file is damaged", row, file.NumRows())
+		return fmt.Errorf("has %d rows, its index declares %d: the file is damaged", row, file.NumRows())
 	}
 	return nil
 }

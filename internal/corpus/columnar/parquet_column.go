@@ -66,7 +66,7 @@ func (p *parquetColumn) readCells(n, bytes int, most int64) ([]parquetCell, erro
 			break
 		}
 		if !begins && len(cells) == 0 {
-			return nil, fmt.Errorf("a list without a beginning: the file is damaged")
+			return nil, fmt.Errorf("a list has no start: the file is damaged")
 		}
 		if begins {
 			cells = append(cells, parquetCell{})

@@ -70,7 +70,7 @@ func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	const streamHeader, blockMost = 12, 64
 	head, _ := r.Peek(streamHeader + blockMost) // the decoder reports truncated data
 	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > maxWindow {
-		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one",
+		return nil, nil, fmt.Errorf("it needs a dictionary of more than %d MiB: compress it again with a smaller one",
 			maxWindow>>20)
 	}
 	z, err := xz.NewReader(r)
@@ -141,7 +141,7 @@ func openDetected(name string, raw *bufio.Reader, close func() error) (*Reader, 
 		return &Reader{r: z, format: c.name, close: func() error { done(); return close() }}, nil
 	}
 	if ending := strings.ToLower(filepath.Ext(name)); slices.Contains(extensions, ending) {
-		what := "it holds no compressed data, though its name ends in " + ending
+		what := "it contains no compressed data, although its name ends in " + ending
 		if _, err := raw.Peek(1); err == io.EOF {
 			what = "it is empty: the compressed data is truncated"
 		}

@@ -171,9 +171,9 @@ func parseHeader(head []byte, cols record.Columns, o Options) (table, error) {
 		most[i] = record.Truncate(name)
 	}
 	if len(most) == 0 {
-		return table{}, errors.New("the first line is to name the columns, and is no line of CSV")
+		return table{}, errors.New("the first line must name the columns, and is not a line of CSV")
 	}
-	return table{}, fmt.Errorf("the first line is to name the columns: %w", cols.MissingTextError(most))
+	return table{}, fmt.Errorf("the first line must name the columns: %w", cols.MissingTextError(most))
 }
 
 // ColumnNames returns the names of the columns of a table that starts with head. The column of the text must exist.
@@ -228,7 +228,7 @@ func csvDocument(cols record.Columns, row *tableRecord, columns map[string]int) 
 	if d.Meta, err = cols.MetaJSON(func(column string) (json.RawMessage, error) {
 		at, ok := columns[column]
 		if !ok {
-			return nil, fmt.Errorf("there is no such column")
+			return nil, fmt.Errorf("no such column")
 		}
 		if len(row.field(at)) == 0 {
 			return nil, nil

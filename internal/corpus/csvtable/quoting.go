@@ -142,10 +142,10 @@ func (e *evidence) decideQuoting(separator byte, columns int) (on, sure bool, er
 
 func (e *evidence) ambiguousError(encloses, text recordCount) error {
 	if encloses == text {
-		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: say which %s`,
+		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: choose one %s`,
 			text.first, quotingHint)
 	}
-	return fmt.Errorf(`quotes (") enclose the field in line %d, and seem to be text in line %d: say which %s`,
+	return fmt.Errorf(`quotes (") enclose the field in line %d, and seem to be text in line %d: choose one %s`,
 		encloses.first, text.first, quotingHint)
 }
 
@@ -156,21 +156,21 @@ func (c Options) checkEvidence(d dialect, sure bool, e *evidence, r *tableRecord
 	e.add(r, columns)
 	switch {
 	case c.isEscapeAuto() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
-		return fmt.Errorf(`%w: a quote (") follows a backslash: it is escaped, or closes the field: say which %s`,
+		return fmt.Errorf(`%w: a quote (") follows a backslash: it is escaped, or closes the field: choose one %s`,
 			errSinglePass, escapeHint)
 	case !c.isQuotingAuto() || !d.quoting || !r.quoted || d.separator == ',':
 		return nil
 	case !sure:
-		return fmt.Errorf(`%w: a field begins with a quote ("): it encloses the field, or is text: say which %s`,
+		return fmt.Errorf(`%w: a field begins with a quote ("): it encloses the field, or is text: choose one %s`,
 			errSinglePass, quotingHint)
 	case e.merged.n > before.merged.n || e.text.n > before.text.n:
-		return fmt.Errorf(`%w: a quote (") seems to be text, and others before enclose fields: say which %s`,
+		return fmt.Errorf(`%w: a quote (") seems to be text, and earlier ones enclose fields: choose one %s`,
 			errSinglePass, quotingHint)
 	}
 	return nil
 }
 
-var errSinglePass = errors.New("the quotes of a table that is read only once cannot be compared")
+var errSinglePass = errors.New("the quotes of a table that can be read only once cannot be compared")
 
 // detect returns the dialect of a table that open returns: the whole table, or with partial its beginning. sure
 // reports that evidence exists.
@@ -194,7 +194,7 @@ func (c Options) detect(open func() (io.ReadCloser, error), t table, partial boo
 			e, d = with, escaping
 		case with.wrong.n < e.wrong.n:
 			return d, false,
-				fmt.Errorf(`a quote (") in line %d follows a backslash: it is escaped, or closes the field: say which %s`,
+				fmt.Errorf(`a quote (") in line %d follows a backslash: it is escaped, or closes the field: choose one %s`,
 					e.escapes.first, escapeHint)
 		}
 	}

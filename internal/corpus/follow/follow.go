@@ -50,7 +50,7 @@ func New(patterns []string, settle time.Duration) (*Follower, error) {
 		}
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(abs))
 		if info, err := os.Stat(base); err != nil || !info.IsDir() {
-			return nil, fmt.Errorf("follow %s: there is no folder %s: make it first", p, base)
+			return nil, fmt.Errorf("follow %s: folder %s does not exist: create it first", p, base)
 		}
 		f.patterns = append(f.patterns, abs)
 	}

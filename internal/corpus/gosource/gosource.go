@@ -18,13 +18,13 @@ func Dir(ctx context.Context) (string, error) {
 	if root == "" {
 		out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
 		if err != nil {
-			return "", fmt.Errorf("no Go installation found: go env GOROOT: %w", err)
+			return "", fmt.Errorf("cannot find a Go installation: go env GOROOT: %w", err)
 		}
 		root = strings.TrimSpace(string(out))
 	}
 	dir := filepath.Join(root, "src")
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
-		return "", fmt.Errorf("%s holds no Go source tree", dir)
+		return "", fmt.Errorf("%s contains no Go source tree", dir)
 	}
 	return dir, nil
 }

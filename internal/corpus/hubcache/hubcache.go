@@ -75,7 +75,7 @@ func CheckSnapshots(dir string) error {
 		return err
 	}
 	if len(entries) > 1 {
-		return fmt.Errorf("%s has %d snapshots of a repository: give the folder of one, %s",
+		return fmt.Errorf("%s has %d snapshots of a repository: pass the folder of one, %s",
 			dir, len(entries), filepath.Join(dir, Snapshots, entries[0].Name()))
 	}
 	return nil

@@ -67,7 +67,7 @@ func ReadObject(raw []byte) (Object, error) {
 // maxFields bounds the fields of an object, because each uses ten times the memory of an empty one in a file.
 const maxFields = 1 << 16
 
-var errManyFields = fmt.Errorf("an object with more than %d fields", maxFields)
+var errManyFields = fmt.Errorf("an object has more than %d fields", maxFields)
 
 func scanObject(raw []byte) (o Object, err error) {
 	d := getDecoder(raw)
@@ -154,7 +154,7 @@ func (d *decoder) checkEnd() error {
 	case io.EOF:
 		return nil
 	case nil:
-		return errors.New("data behind the value")
+		return errors.New("data after the value")
 	default:
 		return err
 	}

@@ -51,7 +51,7 @@ func (v *Reader) EachName(f func(name string) bool) error {
 }
 
 // errStop is returned after Reader.name has returned false.
-var errStop = errors.New("no more names are wanted")
+var errStop = errors.New("no further names are needed")
 
 // Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a
 // *SizeError it continues with the next value. After any other error nothing more can be read.
@@ -66,7 +66,7 @@ func (v *Reader) Next() (raw []byte, line int64, err error) {
 		return nil, line, err
 	}
 	if v.isOversized {
-		return nil, line, &SizeError{fmt.Sprintf("a value of more than %d bytes", v.limit)}
+		return nil, line, &SizeError{fmt.Sprintf("a value has more than %d bytes", v.limit)}
 	}
 	return v.value, line, nil
 }
@@ -83,7 +83,7 @@ func (v *Reader) startValue() (byte, error) {
 	}
 	if !v.inArray {
 		if err == nil && (c == ']' || c == '}' || c == ',' || c == ':') {
-			err = fmt.Errorf("unexpected %q behind the last value", c)
+			err = fmt.Errorf("unexpected %q after the last value", c)
 		}
 		return c, err
 	}
@@ -92,7 +92,7 @@ func (v *Reader) startValue() (byte, error) {
 			return 0, errors.New("unexpected ']' behind a comma")
 		}
 	} else if err == nil && v.hasElement && c != ']' {
-		return 0, fmt.Errorf("unexpected %q behind an element: want a comma or ]", c)
+		return 0, fmt.Errorf("unexpected %q after an element: want a comma or ]", c)
 	}
 	switch {
 	case err == io.EOF:
@@ -112,7 +112,7 @@ func (v *Reader) startValue() (byte, error) {
 func (v *Reader) checkArrayEnd() error {
 	c, err := v.skipSpace()
 	if err == nil {
-		err = fmt.Errorf("unexpected %q behind the list", c)
+		err = fmt.Errorf("unexpected %q after the list", c)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ type Columns struct {
 func (c Columns) Check() error {
 	if c.Text == c.ID {
 		return fmt.Errorf(
-			"column %q is named twice, as the document (--text-column) and as its id (--id-column)", c.Text)
+			"column %q is set twice, as the document (--text-column) and as its id (--id-column)", c.Text)
 	}
 	for i, m := range c.Meta {
 		if slices.ContainsFunc(c.Meta[:i], func(other Meta) bool { return other.Name == m.Name }) {

@@ -179,7 +179,7 @@ func decodeMask(raw []byte, tokens int) (lengths []int32, _ error) {
 		return nil
 	})
 	if err != nil || count != tokens {
-		return nil, fmt.Errorf("want a list of %d values, one for each token, of true and false or 1 and 0", tokens)
+		return nil, fmt.Errorf("want a list of %d values, one per token: true and false, or 1 and 0", tokens)
 	}
 	if wrong != nil {
 		return nil, wrong

@@ -37,9 +37,9 @@ func ParseMeta(text string) (m Meta, err error) {
 	}
 	switch {
 	case m.Name == "" || m.Column == "":
-		return m, fmt.Errorf("%q: want NAME or NAME=COLUMN, perhaps with :TYPE behind it", text)
+		return m, fmt.Errorf("%q: want NAME or NAME=COLUMN, optionally followed by :TYPE", text)
 	case strings.Contains(text, ":") && !slices.Contains(MetaTypes, m.Type):
-		return m, fmt.Errorf("%q: the type %q is none of %s", text, m.Type, strings.Join(MetaTypes, ", "))
+		return m, fmt.Errorf("%q: unknown type %q: want one of %s", text, m.Type, strings.Join(MetaTypes, ", "))
 	}
 	return m, nil
 }
@@ -72,7 +72,7 @@ func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (str
 		return "", nil
 	}
 	if len(b) > maxMeta {
-		return "", Errorf("its values have %d bytes together, at most %d can be", len(b), maxMeta)
+		return "", Errorf("its values have %d bytes in total, want at most %d", len(b), maxMeta)
 	}
 	return string(append(b, '}')), nil
 }
@@ -91,7 +91,7 @@ func (m Meta) convert(raw json.RawMessage) (json.RawMessage, error) {
 	switch m.Type {
 	case "":
 		if !quoted && !isNumber(raw) {
-			return nil, fmt.Errorf("%.40s is neither a text nor a number: say with :string, :int64 or :float64 what it is to be",
+			return nil, fmt.Errorf("%.40s is neither a text nor a number: set its type with :string, :int64 or :float64",
 				raw)
 		}
 	case "string":
@@ -115,7 +115,7 @@ func (m Meta) convert(raw json.RawMessage) (json.RawMessage, error) {
 		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
 	}
 	if quoted && len(text) > maxMetaText {
-		return nil, fmt.Errorf("a text of %d bytes, at most %d can be", len(text), maxMetaText)
+		return nil, fmt.Errorf("a text has %d bytes, want at most %d", len(text), maxMetaText)
 	}
 	return raw, nil
 }

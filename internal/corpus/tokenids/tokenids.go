@@ -52,7 +52,7 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 		return s.companionDocuments(buffered, yield)
 	case s.Mask != "":
 		err = fmt.Errorf(
-			"it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.Mask)
+			"it has a label mask (%s), which needs ids without a header and --token-type", s.Mask)
 	case string(head[:min(len(head), len(tokenfiles.NPYMagic))]) == tokenfiles.NPYMagic:
 		d, err = tokenfiles.NewNPYStream(buffered, s.Boundaries)
 	case tokenfiles.IsLLMC(head):
@@ -77,7 +77,7 @@ func withBoundaryFlags(err error) error {
 }
 
 // errNoFields is the error for a requested id column: a file of ids has no other columns.
-var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
+var errNoFields = errors.New("its documents have only token ids, and no document ids: remove --id-column")
 
 // yieldDocuments yields documents with their positions. It calls passed after each. loss returns Document.Loss of the
 // last one. If it is nil, all tokens have a loss.
@@ -147,8 +147,8 @@ func (p MegatronPair) Documents(yield record.Yield) (more bool) {
 }
 
 // ErrNoHeader is the error for ids without a header and of unknown type. The extension .npy is used for them, too.
-var ErrNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, " +
-	"say how: --token-type uint16 or uint32, and --end-token")
+var ErrNoHeader = errors.New("it has no NumPy header: if it contains only token ids, as in OLMo-core, " +
+	"set --token-type uint16 or uint32, and --end-token")
 
 // openFile opens a file for random access.
 func openFile(name string) (*os.File, int64, error) {
