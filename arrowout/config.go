@@ -49,8 +49,8 @@ type Config struct {
 	TrainMayMix bool `koanf:"train_may_mix"`
 	// SendBytes bounds the bytes of record batches that are assembled or not yet taken by clients, over all streams.
 	SendBytes int `koanf:"send_bytes"`
-	// SlowReaderTimeout is how long a reader may take nothing while data is available. Then its stream ends, and after that its
-	// connection.
+	// SlowReaderTimeout is how long a reader may take nothing while data is available. Then its stream ends, and after
+	// that its connection.
 	SlowReaderTimeout time.Duration `koanf:"slow_reader_timeout"`
 	// Keepalive is the interval between pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
@@ -71,8 +71,9 @@ const (
 // Default returns the configuration of a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsPerIdentity: 4096, MaxCommittingJobsPerIdentity: 16,
-		SendBytes: 1 << 30, SlowReaderTimeout: 5 * time.Minute}
+		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsPerIdentity: 4096,
+		MaxCommittingJobsPerIdentity: 16,
+		SendBytes:                    1 << 30, SlowReaderTimeout: 5 * time.Minute}
 }
 
 // Anonymous reports whether no authentication of callers is configured.
@@ -116,7 +117,8 @@ func (c Config) Validate() []FieldError {
 		field string
 		n     int
 	}{{"max_connections", c.MaxConnections}, {"max_connections_per_host", c.MaxConnectionsPerHost},
-		{"max_streams", c.MaxStreams}, {"max_streams_per_identity", c.MaxStreamsPerIdentity}, {"max_committing_jobs_per_identity", c.MaxCommittingJobsPerIdentity}} {
+		{"max_streams", c.MaxStreams}, {"max_streams_per_identity", c.MaxStreamsPerIdentity},
+		{"max_committing_jobs_per_identity", c.MaxCommittingJobsPerIdentity}} {
 		if x.n < 1 || x.n > 1<<20 {
 			add(x.field, x.n, "1 to 2^20")
 		}

@@ -137,7 +137,8 @@ func (s *service) DoPut(flight.FlightService_DoPutServer) error {
 
 // DoExchange is not supported.
 func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
-	return refusal.Unsupported("this server does not support DoExchange", "read with DoGet and publish documents over NATS")
+	return refusal.Unsupported("this server does not support DoExchange",
+		"read with DoGet and publish documents over NATS")
 }
 
 // PollFlightInfo is not supported: GetFlightInfo returns quickly.

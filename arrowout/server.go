@@ -100,8 +100,9 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...),
 		health: health.NewServer(), stop: stop, serveErr: make(chan error, 1),
 		sessions: sessions, interceptor: g, calls: calls}
-	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{CommittingJobsPerIdentity: cfg.MaxCommittingJobsPerIdentity,
-		TrainMayMix: cfg.TrainMayMix}, sessions.RecordReport, log),
+	s.service = &service{run: run, actions: action.NewHandler(run,
+		action.Config{CommittingJobsPerIdentity: cfg.MaxCommittingJobsPerIdentity,
+			TrainMayMix: cfg.TrainMayMix}, sessions.RecordReport, log),
 		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, bufferPool: batch.NewBufferPool(), stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
@@ -157,7 +158,8 @@ func (s *Server) Start() error {
 		MaxPerHost:      s.cfg.MaxConnectionsPerHost,
 		IdentifyTimeout: identifyTimeout, Log: s.log}), s.sessions.ReleaseConnection}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
-		s.log.Warn("flight.insecure is set: any client that reaches this address has every role, or tokens are sent unencrypted",
+		s.log.Warn(
+			"flight.insecure is set: any client that reaches this address has every role, or tokens are sent unencrypted",
 			"listen",
 			l.Addr().String())
 	}
@@ -193,8 +195,8 @@ func (s *Server) Gate() *auth.Authenticator { return s.gate }
 // Certificates returns the certificates of the server.
 func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
-// ApplyLimits applies the limits of a valid configuration: of streams, committing jobs, memory and slow readers. All other
-// fields are ignored. The limits of connections are set only at the start.
+// ApplyLimits applies the limits of a valid configuration: of streams, committing jobs, memory and slow readers. All
+// other fields are ignored. The limits of connections are set only at the start.
 func (s *Server) ApplyLimits(c Config) {
 	s.service.actions.SetLimits(c.MaxCommittingJobsPerIdentity)
 	s.sessions.SetLimits(sessionLimits(c))

@@ -80,7 +80,8 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		t.Taken = t.Step
 	}
 	if t.Rank >= t.World {
-		return parsedTicket{}, refusal.InvalidTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
+		return parsedTicket{}, refusal.InvalidTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank,
+			t.World, t.World-1)
 	}
 	if columns == nil {
 		columns = batch.DefaultColumns
@@ -95,7 +96,8 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 	if t.Job == "" {
 		t.Job = who.Job("")
 	} else if !who.MayCommitFor(t.Job) {
-		return parsedTicket{}, refusal.Forbidden(who, fmt.Sprintf("job %s belongs to another identity", refusal.Excerpt([]byte(t.Job))))
+		return parsedTicket{}, refusal.Forbidden(who, fmt.Sprintf("job %s belongs to another identity",
+			refusal.Excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {
 		return parsedTicket{}, &fault.Error{Reason: fault.PlanMismatch,

@@ -120,7 +120,8 @@ func (m *machine) settle(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	info := m.run.Info()
-	rt.Fatalf("%s does not know what the plan holds: %d steps, committing jobs %v, ended %v, leads %v", m.daemon(), info.Planned,
+	rt.Fatalf("%s does not know what the plan holds: %d steps, committing jobs %v, ended %v, leads %v", m.daemon(),
+		info.Planned,
 		info.Commits, info.Ended, m.run.IsLeader())
 }
 

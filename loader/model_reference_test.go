@@ -441,7 +441,8 @@ func (m *machine) check(rt *rapid.T) {
 		parts, _ := m.members(doc.ref)
 		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses &&
 			(len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
-			rt.Fatalf("the low watermark is %d, of document %v, which came %d times before, there have come %v", lowWatermark, doc, n, tokens)
+			rt.Fatalf("the low watermark is %d, of document %v, which came %d times before, there have come %v", lowWatermark,
+				doc, n, tokens)
 		}
 	}
 	m.answered(rt)

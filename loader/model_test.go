@@ -456,7 +456,8 @@ func (m *machine) commit(rt *rapid.T) {
 	m.settle(rt) // a killed process restarts and finds one of them
 	have := m.run.Info().Commits
 	if !slices.ContainsFunc(m.commits, func(k planrecord.Commits) bool { return maps.Equal(k, have) }) {
-		rt.Fatalf("after a commit of step %d for %s the committing jobs are %v, before they were %v", step, name, have, before)
+		rt.Fatalf("after a commit of step %d for %s the committing jobs are %v, before they were %v", step, name,
+			have, before)
 	}
 	m.commits = []planrecord.Commits{have}
 	m.kept(rt, committed)

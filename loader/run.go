@@ -35,14 +35,15 @@ type Info struct {
 	Run string `json:"run"`
 	// ID distinguishes runs of the same name: a run that was deleted and created again has another ID. It is
 	// empty before the run begins.
-	ID          string             `json:"run_id"`
-	Fingerprint string             `json:"fingerprint"`
-	Config      runconfig.Config   `json:"config"`
-	Planned     uint64             `json:"planned"`   // steps 0 ... Planned-1 can be read
-	Ended       bool               `json:"ended"`     // no step follows
-	Committed   uint64             `json:"committed"` // the checkpoints of all committing jobs cover all steps before this one
-	Oldest      uint64             `json:"oldest"`    // steps before this one are released: their documents may be purged
-	Commits     planrecord.Commits `json:"commits"`
+	ID          string           `json:"run_id"`
+	Fingerprint string           `json:"fingerprint"`
+	Config      runconfig.Config `json:"config"`
+	Planned     uint64           `json:"planned"` // steps 0 ... Planned-1 can be read
+	Ended       bool             `json:"ended"`   // no step follows
+	// the checkpoints of all committing jobs cover all steps before this one
+	Committed uint64             `json:"committed"`
+	Oldest    uint64             `json:"oldest"` // steps before this one are released: their documents may be purged
+	Commits   planrecord.Commits `json:"commits"`
 	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
 	// FormerNames are names that the run had before its plan was repaired. A client with one of them refers to this run.

@@ -36,8 +36,8 @@ type Config struct {
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials string `koanf:"credentials"`
 	NKey        string `koanf:"nkey"`
-	// SystemAccount is the login for the account of the daemon's own streams (plans, checkpoints, low watermarks, leases), if that
-	// is a different account than the documents'.
+	// SystemAccount is the login for the account of the daemon's own streams (plans, checkpoints, low watermarks, leases),
+	// if that is a different account than the documents'.
 	SystemAccount Login `koanf:"system_account"`
 	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of
 	// its data folder. Without one, and without other credentials, the client looks for the tokens of a daemon on
@@ -142,7 +142,8 @@ func (c Config) Validate() []runconfig.FieldError {
 		}
 		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA,
 			"nothing where the embedded server has no certificate (tls.cert, tls.key)")
-		check(c.SystemAccount == Login{}, "own", c.SystemAccount, "nothing with the embedded server: it has accounts of its own")
+		check(c.SystemAccount == Login{}, "own", c.SystemAccount,
+			"nothing with the embedded server: it has accounts of its own")
 		check(c.TokenFile == "", "token_file", c.TokenFile,
 			"nothing with the embedded server: it has its own in its data folder")
 		check(c.Credentials == "", "credentials", c.Credentials,
@@ -158,7 +159,8 @@ func (c Config) Validate() []runconfig.FieldError {
 		}
 		given := slices.DeleteFunc([]string{c.Credentials, c.NKey, c.TokenFile}, func(s string) bool { return s == "" })
 		check(len(given) <= 1, "nkey", c.NKey, "one of credentials, nkey and token_file")
-		check(c.SystemAccount.Credentials == "" || c.SystemAccount.NKey == "", "own.nkey", c.SystemAccount.NKey, "credentials or nkey, not both")
+		check(c.SystemAccount.Credentials == "" || c.SystemAccount.NKey == "", "own.nkey", c.SystemAccount.NKey,
+			"credentials or nkey, not both")
 		check(c.SystemAccount == Login{} || c.TokenFile == "", "own", c.SystemAccount,
 			"nothing beside token_file: that token is for both accounts")
 	}

@@ -28,8 +28,8 @@ var bucketBounds = []struct{ pool, maxAge int }{
 	{256, 1024}, {1024, 2048}, {1024, 4096}, {4096, 8192}, {4096, 16384}, {16384, 32768}, {65536, 131072},
 }
 
-// The defaults of packing.pool, packing.holdback and packing.max_age, and the number of lists of documents for a mean or
-// a maximum.
+// The defaults of packing.pool, packing.holdback and packing.max_age, and the number of lists of documents for a mean
+// or a maximum.
 const (
 	defaultPool = 4096
 	defaultHold = 100

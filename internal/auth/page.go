@@ -16,7 +16,8 @@ const sessionLifetime = 7 * 24 * time.Hour
 
 // LogIn returns a bearer token for a page, for a code of SignPage. Each code is valid once.
 func (g *Authenticator) LogIn(code string) (token string, err error) {
-	refused := &UnauthenticatedError{Message: "the link of the page was already used, has expired, or belongs to another daemon",
+	refused := &UnauthenticatedError{Message: "the link of the page was already used, has expired, or " +
+		"belongs to another daemon",
 		Do: "create another one with loaderd page"}
 	k := g.identities.Load()
 	if k.ownHash == nil {

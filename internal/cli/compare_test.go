@@ -34,8 +34,8 @@ func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	return state
 }
 
-// TestCompare_ReadsLengthsFromStream reads lengths from a server: text is tokenized, token ids are counted, invalid messages are
-// skipped, and the server's state does not change.
+// TestCompare_ReadsLengthsFromStream reads lengths from a server: text is tokenized, token ids are counted, invalid
+// messages are skipped, and the server's state does not change.
 func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := context.WithoutCancel(t.Context())

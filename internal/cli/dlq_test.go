@@ -73,7 +73,8 @@ func TestDLQ_ListShowExportRetry(t *testing.T) {
 		t.Errorf("output of show: %s", out)
 	}
 	var shown exportedJSON
-	if err := json.Unmarshal([]byte(s.does("dlq", "show", strconv.FormatUint(png.Letter, 10), "--json")), &shown); err != nil ||
+	if err := json.Unmarshal([]byte(s.does("dlq", "show", strconv.FormatUint(png.Letter, 10), "--json")),
+		&shown); err != nil ||
 		shown.Reason != "BAD_CONTENT_TYPE" || shown.Base64 == nil || *shown.Base64 != "iVBORw==" {
 		t.Errorf("JSON of show: %+v, %v", shown, err)
 	}

@@ -50,7 +50,8 @@ func TestServe_ContinuesAfterSIGHUP(t *testing.T) {
 	configure("flight: {max_streams: 9, send_bytes: 64MiB}")
 	send(syscall.SIGHUP)
 	until("SIGHUP: reloading certificates, tokens, identities and limits of Flight")
-	until("max_streams=9 max_streams_per_identity=4096 max_committing_jobs_per_identity=16 send_bytes=67108864 slow_reader_timeout=5m0s")
+	until("max_streams=9 max_streams_per_identity=4096 max_committing_jobs_per_identity=16 send_bytes=67108864 " +
+		"slow_reader_timeout=5m0s")
 	configure("flight: {max_streams: 0}")
 	send(syscall.SIGHUP)
 	until("limits are unchanged")

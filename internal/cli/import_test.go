@@ -104,7 +104,8 @@ func TestDryRun_ExitStatusMatchesImport(t *testing.T) {
 		code int
 	}{
 		{[]string{"good.jsonl"}, command.ExitOK}, {[]string{"bad.jsonl"}, command.ExitFailed},
-		{[]string{"--skip-invalid", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-invalid", "only_bad.jsonl"}, command.ExitOK},
+		{[]string{"--skip-invalid", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-invalid", "only_bad.jsonl"},
+			command.ExitOK},
 		{[]string{"large.txt"}, command.ExitFailed}, {[]string{"--skip-too-large", "large.txt"}, command.ExitOK},
 		{[]string{"empty.jsonl"}, command.ExitFailed}, {[]string{"cut.jsonl.gz"}, command.ExitFailed},
 		{[]string{"good.jsonl", "cut.jsonl.gz"}, command.ExitFailed}, {[]string{"binary.dat"}, command.ExitFailed},

@@ -44,7 +44,8 @@ func TestInfo_EstimateBecomesExactAfterSeal(t *testing.T) {
 		t.Errorf("output of info: %s", said)
 	}
 	var info loader.Info
-	if err := json.Unmarshal([]byte(s.does("run", "show", "--measure", "--json")), &info); err != nil || !info.Length.Exact ||
+	if err := json.Unmarshal([]byte(s.does("run", "show", "--measure", "--json")), &info); err != nil ||
+		!info.Length.Exact ||
 		info.Ended {
 		t.Fatalf("info is %+v, %v", info, err)
 	}

@@ -91,7 +91,8 @@ func TestRepair_CopyOfTruncatedPlanContinues(t *testing.T) {
 		t.Errorf("repair without --new: exit status %d: %s%s", code, stdout, stderr)
 	}
 	for _, refused := range [][]string{{"--new", "whole"}, {"--new", ""}, {"--new", "a b"}} {
-		if code, _, _ := s.loaderd(append([]string{"run", "repair", "--run", "whole"}, refused...)...); code != command.ExitUsage {
+		if code, _, _ := s.loaderd(append([]string{"run", "repair", "--run", "whole"},
+			refused...)...); code != command.ExitUsage {
 			t.Errorf("repair %v: exit status %d", refused, code)
 		}
 	}

@@ -193,7 +193,8 @@ func TestRuns_AuditInspectAndFork(t *testing.T) {
 		}
 	})
 	const at = 3
-	said := s.does("run", "fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]",
+	said := s.does("run", "fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set",
+		"packing.buckets=[256]",
 		"--set", "steps.rows=2")
 	for _, part := range []string{"run rest starts at step 3 of run whole", "packing.buckets", "steps.rows"} {
 		if !strings.Contains(said, part) {
@@ -205,9 +206,12 @@ func TestRuns_AuditInspectAndFork(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed, "choose another name"},
-		{[]string{"run", "fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed, "not planned yet"},
-		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want a name other than"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed,
+			"choose another name"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed,
+			"not planned yet"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage,
+			"want a name other than"},
 		{[]string{"run", "fork", "--run", "absent", "--step", "3", "--new", "far"}, command.ExitFailed, "absent"},
 		{[]string{"run", "audit", "--run", "absent"}, command.ExitFailed, "absent"},
 		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},

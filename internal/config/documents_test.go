@@ -99,7 +99,8 @@ func TestColumns_RoundTrip(t *testing.T) {
 		"Modality": {Type: "int8"}, "other": {Type: "none"}}
 	meta := map[string]string{"lang": "string", "year": "int64", "score": "float64"}
 	c, err := config.Load(config.Layers{
-		YAML: []byte("documents:\n  multiple_per_message: true\n  columns:\n    teacher: {type: float16, fill: -0.5}\n    seen: {type: " +
+		YAML: []byte("documents:\n  multiple_per_message: true\n  columns:\n    teacher: {type: float16, fill: -0.5}\n    " +
+			"seen: {type: " +
 			"bool, fill: true}\n    Modality: {type: int8}\n" +
 			"  meta: {lang: string, year: int64, score: int64}\n"),
 		Environ: []string{"LOADERD_DOCUMENTS__META__SCORE=float64"},
@@ -136,7 +137,8 @@ func TestColumns_RefusesInvalid(t *testing.T) {
 		"columns: {t: {type: bool, fill: x}}": `documents.columns.t.fill: "x": want a number such as 0.5, or true or false`,
 		"columns: {labels: {type: bool}}": "documents.columns.labels.type: \"bool\": want another name: these " +
 			"are taken",
-		"columns: {1t: {type: bool}}":                              "want a name of letters, digits and _ that begins with no digit",
+		"columns: {1t: {type: bool}}": "want a name of letters, digits and _ that begins " +
+			"with no digit",
 		"multiple_per_message: false, columns : {t: {type: int8}}": `documents.columns.t.type: "int8": want none without documents.multiple_per_message: true`,
 		"columns: 5":                   "documents.columns: 5: want names, each with settings below it",
 		"meta: {lang: text}":           `documents.meta.lang: "text": want string, int64 or float64`,
@@ -146,7 +148,8 @@ func TestColumns_RefusesInvalid(t *testing.T) {
 			"documents.columns has it",
 	} {
 		_, err := config.Load(config.Layers{Name: "c.yaml",
-			YAML: []byte("documents: {" + strings.ReplaceAll(text, "columns: {", "multiple_per_message: true, columns: {") + "}\n")})
+			YAML: []byte("documents: {" + strings.ReplaceAll(text, "columns: {", "multiple_per_message: true, columns: {") +
+				"}\n")})
 		var problems config.Problems
 		if !errors.As(err, &problems) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %s", text, err, want)

@@ -22,8 +22,8 @@ type Pull struct {
 	// CSVQuoting and CSVEscape are the quoting and escaping of CSV and TSV fields.
 	CSVQuoting string `koanf:"csv_quoting"`
 	CSVEscape  string `koanf:"csv_escape"`
-	// SkipInvalid and SkipTooLarge skip and count invalid documents and documents larger than the stream permits. Otherwise
-	// the source stops at such a document.
+	// SkipInvalid and SkipTooLarge skip and count invalid documents and documents larger than the stream permits.
+	// Otherwise the source stops at such a document.
 	SkipInvalid  bool `koanf:"skip_invalid"`
 	SkipTooLarge bool `koanf:"skip_too_large"`
 	// Follow is the interval of the search for new objects when all are read; 0: the source is then sealed.

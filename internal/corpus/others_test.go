@@ -581,7 +581,8 @@ func TestTar_Samples(t *testing.T) {
 		t.Errorf("%v, left out %q", err, skipped)
 	}
 	want(t, "with ids", docs, []string{"x.tar/a/0|first|zero"})
-	for name, part := range map[string]string{"twice.tar": `sample "0" contains it twice`, "cut.tar": "not a readable tar"} {
+	for name, part := range map[string]string{"twice.tar": `sample "0" contains it twice`,
+		"cut.tar": "not a readable tar"} {
 		if _, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{}); err == nil ||
 			!strings.Contains(err.Error(), part) {
 			t.Errorf("%s: %v, want %q", name, err, part)

@@ -319,7 +319,8 @@ func (d *Daemon) Reload() {
 // ApplyLimits applies only the limits of a configuration: those of the Flight server, except max_connections.
 func (d *Daemon) ApplyLimits(c config.Config) {
 	d.flight.ApplyLimits(c.Flight)
-	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_per_identity", c.Flight.MaxStreamsPerIdentity,
+	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_per_identity",
+		c.Flight.MaxStreamsPerIdentity,
 		"max_committing_jobs_per_identity", c.Flight.MaxCommittingJobsPerIdentity,
 		"send_bytes", c.Flight.SendBytes, "slow_reader_timeout", c.Flight.SlowReaderTimeout)
 }

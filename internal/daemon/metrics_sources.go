@@ -58,7 +58,8 @@ var sourceMetrics = []sourceMetric{
 	newSourceMetric(prometheus.GaugeValue, "paused",
 		"1 while the other sources share the weight of this one, which has no documents (mix.on_dry: share).",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Paused) }),
-	newSourceMetric(prometheus.GaugeValue, "dry_seconds", "Time for which the run has waited for a document of the source.",
+	newSourceMetric(prometheus.GaugeValue, "dry_seconds",
+		"Time for which the run has waited for a document of the source.",
 		func(m mixtureTotals, s state.SourceStats) float64 {
 			if s.Name != m.next {
 				return 0

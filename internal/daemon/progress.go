@@ -42,7 +42,8 @@ func logProgress(ctx context.Context, log *slog.Logger, every time.Duration, sna
 		log.Info("progress", event.DaemonProgress, "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens,
 			"tokens_per_second",
 			int64(rates.Tokens), "cursor", s.Cursor,
-			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "low_watermark", s.LowWatermark, "pool", s.PoolPieces, "rows_waiting",
+			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "low_watermark", s.LowWatermark, "pool", s.PoolPieces,
+			"rows_waiting",
 			s.RowsReady,
 			"readers", formatReaders(s.Readers))
 		last, at = s, now
@@ -51,7 +52,8 @@ func logProgress(ctx context.Context, log *slog.Logger, every time.Duration, sna
 
 // hasProgress reports whether any value of a progress line has changed.
 func hasProgress(a, b loader.Stats) bool {
-	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.LowWatermark != b.LowWatermark || a.Source.Last != b.Source.Last ||
+	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.LowWatermark != b.LowWatermark ||
+		a.Source.Last != b.Source.Last ||
 		a.Committed != b.Committed ||
 		a.Ended != b.Ended || formatReaders(a.Readers) != formatReaders(b.Readers)
 }

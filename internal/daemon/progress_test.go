@@ -52,7 +52,8 @@ func TestProgress_LogsOncePerMinute(t *testing.T) {
 				`msg="no progress: no document, step or reader has changed since the last record" event=daemon.idle steps=0 documents=0 readers=none`},
 			{func() {}, ""},
 			{func() {
-				s.Planned, s.Documents, s.Tokens, s.Cursor, s.LowWatermark, s.PoolPieces, s.RowsReady, s.Source.Last = 12, 1000, 600_000,
+				s.Planned, s.Documents, s.Tokens, s.Cursor, s.LowWatermark, s.PoolPieces, s.RowsReady, s.Source.Last = 12,
+					1000, 600_000,
 					1010, 7, 80, 1100, 1030
 				s.Readers = []state.ReaderStat{{Rank: 0, World: 1, Step: 3}, {Rank: 0, World: 2, Step: 9},
 					{Rank: 1, World: 2, Step: 7}}

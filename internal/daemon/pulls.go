@@ -67,7 +67,8 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.Leade
 			ReadSettings: pulling.ReadSettings{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn,
 				IDField:  c.Pull.IDColumn,
 				Tokens:   c.Tokenizer.Name == config.TokenizerNone,
-				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipInvalid: c.Pull.SkipInvalid,
+				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape,
+				SkipInvalid:  c.Pull.SkipInvalid,
 				SkipTooLarge: c.Pull.SkipTooLarge},
 			OnComplete: func(ctx context.Context, _ uint64) (err error) {
 				_, err = d.run.SealSource(ctx, name, "")

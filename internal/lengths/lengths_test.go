@@ -55,8 +55,8 @@ func TestDistributions_MatchDocumentedProperties(t *testing.T) {
 	}
 }
 
-// TestClasses_MatchPublishedTable checks that the classes have exactly the table's numbers if n is its number of documents, otherwise its
-// shares, and that the order is random.
+// TestClasses_MatchPublishedTable checks that the classes have exactly the table's numbers if n is its number of
+// documents, otherwise its shares, and that the order is random.
 func TestClasses_MatchPublishedTable(t *testing.T) {
 	count := func(in []int32, from, to int32) (n int) {
 		for _, x := range in {
@@ -97,7 +97,8 @@ func TestDrift_LaterDocumentsAreLonger(t *testing.T) {
 	}
 }
 
-// TestWikiText_StepsMatchPublishedTable compares numbers of training steps with Optimizing Packing and Shuffling, Table 3: two epochs.
+// TestWikiText_StepsMatchPublishedTable compares numbers of training steps with Optimizing Packing and Shuffling, Table
+// 3: two epochs.
 func TestWikiText_StepsMatchPublishedTable(t *testing.T) {
 	d, _ := lengths.ByName("wikitext")
 	in := d.Draw(d.Documents, 1)

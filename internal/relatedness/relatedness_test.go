@@ -24,8 +24,8 @@ func near(t *testing.T, what string, have, want, within float64) {
 	}
 }
 
-// TestMeasure_Neighbours checks that equal documents have a cosine of 1 and those without a common token 0, and that paths
-// determine folder and file.
+// TestMeasure_Neighbours checks that equal documents have a cosine of 1 and those without a common token 0, and that
+// paths determine folder and file.
 func TestMeasure_Neighbours(t *testing.T) {
 	documents := []relatedness.Document{
 		{IDs: []int32{1, 2, 3}, Path: "a/x"},
@@ -114,8 +114,8 @@ func powerLaw(r *rand.Rand, a float64, distinct int) []relatedness.Document {
 	return documents
 }
 
-// TestMeasure_ZipfExponents checks both estimators of power-law exponents. The approximation is accurate only from 2 on; it is used
-// because it decreases when rows are burstier.
+// TestMeasure_ZipfExponents checks both estimators of power-law exponents. The approximation is accurate only from 2
+// on; it is used because it decreases when rows are burstier.
 func TestMeasure_ZipfExponents(t *testing.T) {
 	before := 0.0
 	for _, a := range []float64{1.6, 2, 2.5, 3} {
@@ -154,8 +154,8 @@ func TestMeasure_ZipfExponents(t *testing.T) {
 	near(t, "exponent by maximum likelihood of tokens that come once", f.ZipfZeta.Mean, 4, 1e-6)
 }
 
-// TestMeasure_ComparesWithLimitedWindow checks that a document is compared only with the 128 before it, so that the time for a row
-// does not grow with the square of its number of documents.
+// TestMeasure_ComparesWithLimitedWindow checks that a document is compared only with the 128 before it, so that the
+// time for a row does not grow with the square of its number of documents.
 func TestMeasure_ComparesWithLimitedWindow(t *testing.T) {
 	const n = 60_000
 	documents := make([]relatedness.Document, n)

@@ -167,8 +167,8 @@ func TestTable_FitsWidth(t *testing.T) {
 	}
 }
 
-// TestTable_StarsMarkBestValues checks that the best value of a column has a star: the lowest, or the highest for speeds. There is no
-// star if most methods share the value.
+// TestTable_StarsMarkBestValues checks that the best value of a column has a star: the lowest, or the highest for
+// speeds. There is no star if most methods share the value.
 func TestTable_StarsMarkBestValues(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
@@ -215,8 +215,8 @@ func TestTable_StarsMarkBestValues(t *testing.T) {
 	}
 }
 
-// TestTable_SampleDeviation checks that the table contains the deviation of the worst twentieth of every method's run, and the
-// share of documents that are not whole. For runs that are too short, the deviation is a dash.
+// TestTable_SampleDeviation checks that the table contains the deviation of the worst twentieth of every method's run,
+// and the share of documents that are not whole. For runs that are too short, the deviation is a dash.
 func TestTable_SampleDeviation(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	r := compared(t, in, []int{2048}, "concat", "bfd-m", "seamless")
@@ -343,7 +343,8 @@ func documents(t *testing.T, rows int, methods ...string) *report.Report {
 	return r
 }
 
-// TestReport_Relatedness checks that table and JSON contain the relatedness of documents in a row, if documents were packed.
+// TestReport_Relatedness checks that table and JSON contain the relatedness of documents in a row, if documents were
+// packed.
 func TestReport_Relatedness(t *testing.T) {
 	r := documents(t, 20, packonline.Methods()...)
 	// The widest possible values.

@@ -45,8 +45,8 @@ type RunInfo struct {
 	Length *state.Length `json:"length,omitempty"`
 	// Sources are in the order of their numbers.
 	Sources []SourceInfo `json:"sources"`
-	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd run audit
-	// lists all controls.
+	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd run
+	// audit lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
 	// Committed is the step before which every job's checkpoint covers all steps; nil without committing jobs.
 	Committed *uint64 `json:"committed"`
@@ -58,12 +58,13 @@ type RunInfo struct {
 
 // SourceInfo is a source of a run.
 type SourceInfo struct {
-	Name         string  `json:"name"`
-	Stream       string  `json:"stream"`
-	Sealed       bool    `json:"sealed,omitempty"`
-	SealedAt     uint64  `json:"sealed_at,omitempty"` // last document of a sealed source
-	Removed      bool    `json:"removed,omitempty"`
-	LowWatermark *uint64 `json:"low_watermark"` // first document of the source that the run still needs; nil if not reported
+	Name     string `json:"name"`
+	Stream   string `json:"stream"`
+	Sealed   bool   `json:"sealed,omitempty"`
+	SealedAt uint64 `json:"sealed_at,omitempty"` // last document of a sealed source
+	Removed  bool   `json:"removed,omitempty"`
+	// first document of the source that the run still needs; nil if not reported
+	LowWatermark *uint64 `json:"low_watermark"`
 }
 
 // Leader is the leader of a run according to its record.

@@ -27,7 +27,8 @@ func threeSources() *simulation.Mixture {
 	}
 }
 
-// TestRunMixture_ValuesPerSourceMatchRows compares all values of a source with those counted from the rows, for every method.
+// TestRunMixture_ValuesPerSourceMatchRows compares all values of a source with those counted from the rows, for every
+// method.
 func TestRunMixture_ValuesPerSourceMatchRows(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		if method == "splice" {

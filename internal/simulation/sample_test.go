@@ -10,10 +10,10 @@ import (
 	"loaderd/packonline"
 )
 
-// TestHoldback_EveryTwentiethIsFairSample checks the documented property of methods with a holdback: in every twentieth of a
-// run of 20 pools, the share of tokens of documents shorter than 2,048 is within 10 % of that of the whole run.
-// Without a holdback the deviation is more than 15 %. concat does not reorder documents, so its deviation is the
-// noise level.
+// TestHoldback_EveryTwentiethIsFairSample checks the documented property of methods with a holdback: in every twentieth
+// of a run of 20 pools, the share of tokens of documents shorter than 2,048 is within 10 % of that of the whole run.
+// Without a holdback the deviation is more than 15 %. concat does not reorder documents, so its deviation is the noise
+// level.
 func TestHoldback_EveryTwentiethIsFairSample(t *testing.T) {
 	five := []int{1024, 2048, 4096, 8192, 16384}
 	for seed := range uint64(3) {

@@ -180,8 +180,8 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 	}
 }
 
-// TestAtoms_QuarterAtomsMakeRows checks that four atoms of a quarter row make a row in the order of packing, and that missing
-// parts of the last row are padding.
+// TestAtoms_QuarterAtomsMakeRows checks that four atoms of a quarter row make a row in the order of packing, and that
+// missing parts of the last row are padding.
 func TestAtoms_QuarterAtomsMakeRows(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.25}, []int32{5, 4, 3})
 	if want := "8\t0:0:2 0:2:2 0:4:1 1:0:1 1:1:2\n8\t1:3:1 2:0:1 2:1:2\n"; rows != want {

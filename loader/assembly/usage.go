@@ -12,7 +12,8 @@ import (
 // the steps that it made, and the readers' positions. A reader that starts earlier needs documents again that were
 // unneeded; evicted ones are read again. So need only decides what is read twice, never what is served.
 //
-//   - A shown document is waiting until steps have used all its tokens, or until the low watermark of a step has passed it.
+//   - A shown document is waiting until steps have used all its tokens, or until the low watermark of a step has passed
+//     it.
 //     Some tokens are never used: they may be dropped, used before a fork, or belong to a duplicate.
 //   - A document that is not waiting is spent when all readers have passed the last step known to use its tokens.
 //   - A document that was read again is not waiting. Later steps that need it become known when readers approach them.

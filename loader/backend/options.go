@@ -19,8 +19,8 @@ type Options struct {
 	// CheckpointSteps is the number of steps between two stored planner states. 0 stores none; a restart then replays from
 	// the start.
 	CheckpointSteps int `koanf:"checkpoint_steps"`
-	// IdleReaderTimeout is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader no longer
-	// holds back its job's ranks or retention. 0 never drops one.
+	// IdleReaderTimeout is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader
+	// no longer holds back its job's ranks or retention. 0 never drops one.
 	IdleReaderTimeout time.Duration `koanf:"idle_reader_timeout"`
 	// Linger is how long the document stream must be quiet, while a reader waits, before the buffered documents are
 	// packed for it as by Flush. 0 never.

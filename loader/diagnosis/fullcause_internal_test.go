@@ -56,7 +56,9 @@ func TestWait_FullStream(t *testing.T) {
 			w.Commits = planrecord.Commits{"train": 7}
 		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
-		{"remote server", backend.RetentionKeep, func(w *wait) { w.Report.StreamFills[0].Configured = 0 }, fault.StreamFull, "",
+		{"remote server", backend.RetentionKeep, func(w *wait) {
+			w.Report.StreamFills[0].Configured = 0
+		}, fault.StreamFull, "",
 			"nats stream edit"},
 		{"lowered bound", backend.RetentionKeep, func(w *wait) {
 			w.Report.StreamFills[0].Configured, w.Report.StreamFills[0].Free = 64<<30, &free

@@ -42,10 +42,10 @@ func (f *Follower) dropIdle(now time.Time) {
 	}
 	for _, r := range silent {
 		r.dropCause = &fault.Error{Reason: fault.IdleReader,
-			Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
+			Message: fmt.Sprintf("rank %d of %d of job %s has not requested step %d for %s, and others wait for it",
 				r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idleSince).Round(time.Millisecond)),
-			Advice: "ask again for the same step; commit what must be kept meanwhile; serve.idle_reader_timeout says how long a " +
-				"reader may pause",
+			Advice: "retry the same step; before a pause that is longer than serve.idle_reader_timeout, commit the steps " +
+				"that must be kept",
 			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}}
 		f.removeReader(r)
 		r.dropped <- r.dropCause

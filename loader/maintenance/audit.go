@@ -39,8 +39,8 @@ type ControlRecord struct {
 	Description string `json:"what"`   // for example: flush behind document 120, asked for by alice
 }
 
-// Audit reads a run's documents and its plan again from the beginning, without a checkpoint, plans every step again
-// and compares. Rows, order, buckets and low watermarks must equal those of the log. After every step each token must be
+// Audit reads a run's documents and its plan again from the beginning, without a checkpoint, plans every step again and
+// compares. Rows, order, buckets and low watermarks must equal those of the log. After every step each token must be
 // accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that differs.
 // tokenizer is the tokenizer that the document streams use, and must be the plan's. Audit uses the plan, the sources
 // and the log of e. progress and e.Log may be nil.

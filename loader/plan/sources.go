@@ -31,8 +31,8 @@ func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 // IsShuffled reports whether the first epoch of the source is read in a drawn order.
 func (s *SourceInfo) IsShuffled() bool { return s.Sealed && s.Config.Block > 0 }
 
-// LowWatermark returns the low watermark of the source at a position: the first sequence that may still be taken. A source
-// with a drawn order or several epochs is needed completely until the run ends.
+// LowWatermark returns the low watermark of the source at a position: the first sequence that may still be taken. A
+// source with a drawn order or several epochs is needed completely until the run ends.
 func (s *SourceInfo) LowWatermark(p mixture.SourcePosition) uint64 {
 	if s.Config.Epochs != 1 || s.IsShuffled() {
 		return s.Start

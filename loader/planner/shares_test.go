@@ -114,7 +114,8 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			c := plantest.Config("bucket")
-			c.Packing = packonline.Config{Method: "bucket", Buckets: x.buckets, Atom: 1, Pool: 4096, Holdback: 100, MaxAge: 16384}
+			c.Packing = packonline.Config{Method: "bucket", Buckets: x.buckets, Atom: 1, Pool: 4096, Holdback: 100,
+				MaxAge: 16384}
 			c.Shuffle.Window, c.Documents.Dedupe = 1024, 0
 			c.Steps = runconfig.Steps{Rows: 64, Tokens: x.tokens, Backlog: 16, MaxWait: 262144, Last: runconfig.LastPad}
 			c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}

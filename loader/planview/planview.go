@@ -395,9 +395,9 @@ func (n Needs) IsCoveredBy(there Needs) bool {
 	return true
 }
 
-// NeedsAfter returns what is needed after a low watermark. If the low watermark alone does not determine it, the last step before
-// the low watermark that records source positions decides. For a given low watermark the result never decreases: documents that were
-// released for a step stay unneeded by that step when another source is added.
+// NeedsAfter returns what is needed after a low watermark. If the low watermark alone does not determine it, the last
+// step before the low watermark that records source positions decides. For a given low watermark the result never
+// decreases: documents that were released for a step stay unneeded by that step when another source is added.
 func (v *View) NeedsAfter(ctx context.Context, lowWatermark plan.Position) (Needs, error) {
 	infos, first, alone := v.firstPlaceAfter(lowWatermark)
 	places, err := []mixture.SourcePosition(nil), error(nil)
@@ -419,8 +419,8 @@ func (v *View) NeedsAfter(ctx context.Context, lowWatermark plan.Position) (Need
 	return out, err
 }
 
-// placesBefore returns the source positions recorded by the last marked step before a low watermark; nil without such a step.
-// planned is the number of steps, and step returns one of them.
+// placesBefore returns the source positions recorded by the last marked step before a low watermark; nil without such a
+// step. planned is the number of steps, and step returns one of them.
 func placesBefore(planned uint64, step func(uint64) (*plan.Step, error),
 	lowWatermark plan.Position) ([]mixture.SourcePosition, error) {
 	var failed error

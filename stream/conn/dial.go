@@ -113,8 +113,9 @@ func clientOptions(o Options, st *status, l *trackingDialer, log *slog.Logger) (
 		l.dialer.Timeout = clusterConnectTimeout
 	}
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
-	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.system_account.credentials": o.Credentials,
-		"nkey, stream.system_account.nkey": o.NKey} {
+	for key, file := range map[string]string{"tls.key": o.TLS.Key,
+		"credentials, stream.system_account.credentials": o.Credentials,
+		"nkey, stream.system_account.nkey":               o.NKey} {
 		if err := auth.CheckPrivate(file); file != "" && err != nil {
 			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
 		}

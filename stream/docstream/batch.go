@@ -33,7 +33,8 @@ func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 func (d decoder) decodeBatch(f headerFields, data []byte) ([]decodedDocument, *deadletter.Problem) {
 	if !d.batches {
 		return nil, newProblem(badContentType,
-			"a message of %s holds several documents, and the run takes one of each: set documents.multiple_per_message", stream.TypeArrow)
+			"a message of %s holds several documents, and the run takes one of each: set documents.multiple_per_message",
+			stream.TypeArrow)
 	}
 	if failed := d.checkTokenizer(f); failed != nil {
 		return nil, failed

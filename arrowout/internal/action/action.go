@@ -47,7 +47,8 @@ type Config struct {
 // NewHandler returns a handler of actions. It calls report for each client that reports what its trainer has taken.
 func NewHandler(run Run, c Config, report func(at state.RankID, client string), log *slog.Logger) *Handler {
 	return &Handler{
-		run: run, allActions: All, limits: newLimits(c.CommittingJobsPerIdentity), audit: audit{log.With("part", "audit")}, report: report,
+		run: run, allActions: All, limits: newLimits(c.CommittingJobsPerIdentity), audit: audit{log.With("part", "audit")},
+		report:      report,
 		trainMayMix: c.TrainMayMix,
 	}
 }

@@ -103,7 +103,8 @@ func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (d
 		own[name] = struct{}{}
 	}
 	if _, known := own[job]; !known && len(own) >= l.committingJobsPerIdentity {
-		e := refusal.Limited(fmt.Sprintf("committing jobs of identity %s (flight.max_committing_jobs_per_identity)", who), l.committingJobsPerIdentity)
+		e := refusal.Limited(fmt.Sprintf("committing jobs of identity %s (flight.max_committing_jobs_per_identity)", who),
+			l.committingJobsPerIdentity)
 		e.Advice = "commit for an existing job, or remove a job first (action leave)"
 		return nil, e
 	}
@@ -123,7 +124,8 @@ func (l *limits) countAction(who auth.Identity, name string, c cost) (done func(
 	switch c {
 	case costRecord:
 		if !u.recordLimiter.Allow() {
-			return nil, refusal.Limited(fmt.Sprintf("%s and similar actions of identity %s per second", name, who), recordsPerSecond)
+			return nil, refusal.Limited(fmt.Sprintf("%s and similar actions of identity %s per second", name, who),
+				recordsPerSecond)
 		}
 	case costScrape:
 		if !u.scrapeLimiter.Allow() {

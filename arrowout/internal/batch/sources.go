@@ -39,8 +39,9 @@ func (s *Sources) EnsureKnown(ctx context.Context, step *plan.Step) error {
 	if source < len(s.known) {
 		return nil
 	}
-	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("step %d refers to source %d, and the plan has %d",
-		step.Index, source, len(s.known)),
+	return &fault.Error{Reason: fault.PlanMismatch,
+		Message: fmt.Sprintf("step %d refers to source %d, and the plan has %d",
+			step.Index, source, len(s.known)),
 		Advice: "check the plan: loaderd run audit"}
 }
 

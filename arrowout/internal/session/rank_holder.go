@@ -56,7 +56,8 @@ func (r *Registry) awaitRank(ctx context.Context, s *Session) error {
 		Reason: fault.DuplicateRank,
 		Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s",
 			s.RankID.Rank, s.RankID.World, s.RankID.Job, h.Address),
-		Advice: "assign a different rank to every process; processes that share a rank on purpose need different peer numbers",
+		Advice: "assign a different rank to every process; processes that share a rank on purpose need different " +
+			"peer numbers",
 		Facts: map[string]string{
 			"job": s.RankID.Job, "rank": strconv.Itoa(s.RankID.Rank), "world": strconv.Itoa(s.RankID.World),
 			"address": h.Address,
@@ -88,8 +89,7 @@ func (s *Session) replacedError() *fault.Error {
 			Reason: fault.Replaced,
 			Message: fmt.Sprintf("another stream of identity %s currently reads as rank %d of %d of job %s",
 				who, at.Rank, at.World, at.Job),
-			Advice: "open one stream per rank of a job; unrelated readers need separate " +
-				"jobs, such as " + who.Name + "/2",
+			Advice: "open one stream per rank of a job; unrelated readers need separate jobs, such as " + who.Name + "/2",
 		}
 	}
 	return &fault.Error{

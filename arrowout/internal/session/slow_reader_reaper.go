@@ -99,7 +99,8 @@ func (x slowReader) streamError() error {
 	return &fault.Error{Reason: fault.SlowReader,
 		Message: fmt.Sprintf("the reader has received nothing for %s, and its batches use %d bytes of memory",
 			x.waited.Round(time.Millisecond), x.bytes),
-		Advice: "request the same step again; a reader that pauses for longer than flight.slow_reader_timeout can do this, or " +
+		Advice: "request the same step again; a reader that pauses for longer than flight.slow_reader_timeout can do " +
+			"this, or " +
 			"close its stream first",
 		Facts: map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }

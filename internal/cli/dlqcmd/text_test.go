@@ -17,7 +17,8 @@ import (
 func TestDeadGolden(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	letters := []listedLetter{
-		{Letter: 7, Source: "math", Reason: "INVALID_JSON", Problem: "payload is not JSON: \x1b[2J" + strings.Repeat(" very", 30),
+		{Letter: 7, Source: "math", Reason: "INVALID_JSON", Problem: "payload is not JSON: \x1b[2J" +
+			strings.Repeat(" very", 30),
 			Sequence: 120, Subject: "docs.math", Time: at},
 		{Letter: 8, Source: "web", Reason: "TOO_LARGE", Problem: "too many tokens", Sequence: 9, Subject: "docs.web.a",
 			Time: at.Add(time.Minute), Retried: true},

@@ -44,7 +44,8 @@ func (f *planFollower) run(ctx context.Context) error {
 }
 
 // applyOldest applies the oldest readable step that the leader's heartbeats announce, as far as evidence supports it.
-// Evidence is that every committing job has committed the steps before, or that the stream no longer holds their documents.
+// Evidence is that every committing job has committed the steps before, or that the stream no longer holds their
+// documents.
 func (f *planFollower) applyOldest(ctx context.Context, oldest uint64) error {
 	v := f.setup.View
 	now := v.Snapshot()

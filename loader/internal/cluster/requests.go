@@ -138,8 +138,8 @@ func (r *requester) executeRequest(ctx context.Context, q Request) (leader.Resul
 	return l.Execute(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
 }
 
-// decodeEntry returns the requested entry: a control without its place, the end of all sources, a change of committing jobs, or
-// nil for a checkpoint.
+// decodeEntry returns the requested entry: a control without its place, the end of all sources, a change of committing
+// jobs, or nil for a checkpoint.
 func (q Request) decodeEntry() (planrecord.Entry, error) {
 	if q.Record == nil {
 		return nil, nil

@@ -72,9 +72,9 @@ func (d *readerDemand) hasReaders() bool {
 	return d.demand.Needed != state.NoStep
 }
 
-// neededStep returns the first step that a job, a reader or a job that has not committed may still request. From
-// then on the documents of earlier steps count as unneeded. During the replay they do not, because the committing jobs are not
-// known yet.
+// neededStep returns the first step that a job, a reader or a job that has not committed may still request. From then
+// on the documents of earlier steps count as unneeded. During the replay they do not, because the committing jobs are
+// not known yet.
 func (d *readerDemand) neededStep(replays bool) uint64 {
 	commits := d.view.Snapshot().Commits
 	d.mu.Lock()

@@ -158,10 +158,11 @@ type purgeSchedule struct {
 	}
 }
 
-// nextPurge records that the documents which lowWatermark covers are currently unneeded. It returns the position up to which
-// documents may be purged: they have been unneeded for the period after, and still are.
+// nextPurge records that the documents which lowWatermark covers are currently unneeded. It returns the position up to
+// which documents may be purged: they have been unneeded for the period after, and still are.
 func (s *purgeSchedule) nextPurge(lowWatermark plan.Position, now time.Time, after time.Duration) plan.Position {
-	if n := len(s.entries); !s.purged.Reaches(lowWatermark) && (n == 0 || !s.entries[n-1].lowWatermark.Reaches(lowWatermark)) {
+	if n := len(s.entries); !s.purged.Reaches(lowWatermark) &&
+		(n == 0 || !s.entries[n-1].lowWatermark.Reaches(lowWatermark)) {
 		s.entries = append(s.entries, struct {
 			lowWatermark plan.Position
 			at           time.Time

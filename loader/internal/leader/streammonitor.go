@@ -136,8 +136,9 @@ func (m *streamMonitor) checkLostDocuments(ctx context.Context, source int, x pl
 			"someone else, and the run may still need those from %d on",
 			first, x.SourceBegin.Stream.Name, need[source]),
 		Advice: fmt.Sprintf("restore the stream from its backup; without it, resume from step %d or a later one", oldest),
-		Facts: map[string]string{"first": strconv.FormatUint(first, 10), "low_watermark": strconv.FormatUint(need[source], 10),
-			"oldest": strconv.FormatUint(oldest, 10)}}, nil
+		Facts: map[string]string{"first": strconv.FormatUint(first, 10),
+			"low_watermark": strconv.FormatUint(need[source], 10),
+			"oldest":        strconv.FormatUint(oldest, 10)}}, nil
 }
 
 // publishTrouble publishes the problem with the document streams, nil if none, and logs changes.

@@ -111,7 +111,8 @@ func (p *Replay) MatchStep(s *plan.Step) error {
 				s.Index, d, formatStep(p.Next), formatStep(s)),
 			Advice: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore "+
 				"them or start a new run; "+
-				"if record %d of the plan is none that a daemon wrote: loaderd run repair --before %d", p.NextPosition, p.NextPosition)}
+				"if record %d of the plan is none that a daemon wrote: loaderd run repair --before %d", p.NextPosition,
+				p.NextPosition)}
 	}
 	return nil
 }
