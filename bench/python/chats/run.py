@@ -59,8 +59,8 @@ def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: A
             more.update(tokenizer.decode([i]) for i, a, b in zip(ids, loss, learnt, strict=True) if a and not b)
     words += [f"-{count} `{text!r}`" for text, count in sorted(less.items())]
     words += [f"+{count} `{text!r}`" for text, count in sorted(more.items())]
-    words += [f"{other} chats of other tokens"] if other else []
-    words += [f"{len(column) - len(made)} chats refused"] if len(made) < len(column) else []
+    words += [f"{other} chats with different tokens"] if other else []
+    words += [f"{len(column) - len(made)} chats rejected"] if len(made) < len(column) else []
     return ", ".join(words)
 
 
