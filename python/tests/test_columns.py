@@ -237,7 +237,7 @@ def test_runs_without_columns_have_none(daemon):
     d = daemon({**SETTINGS, "documents.multiple_per_message": True})
     with (
         loaderd.Client(d.flight_url, columns=["twin"]) as client,
-        pytest.raises(loaderd.InvalidTicketError, match=r"unknown column.*twin.*want some of input_ids"),
+        pytest.raises(loaderd.InvalidTicketError, match=r"unknown column.*twin.*want columns from input_ids"),
     ):
         next(client)
     with loaderd.Client(d.flight_url) as client:

@@ -27,7 +27,7 @@ export class Inspector {
       el("button", { type: "button", onclick: () => this.open(this.newest()) }, "Newest"));
     this.finder = new Finder((step, row) => this.open(step, row));
     this.answer = el("div", { hidden: true }, this.rows.node, this.origin.node, this.command.node);
-    this.forbidden = el("p", { class: "small", hidden: true }, "To look into steps takes the role operate.");
+    this.forbidden = el("p", { class: "small", hidden: true }, "Inspecting steps needs the role operate.");
     this.asks = el("div", { class: "asks" }, form, this.finder.node);
     host.append(this.forbidden, this.asks, this.note, this.answer);
   }
