@@ -52,7 +52,7 @@ export class Origin {
     this.at = this.chosen.start;
     if (this.may().includes("text")) return this.read();
     mark(this.note, "class", "small");
-    say(this.note, "To read the text of documents takes the role operate.");
+    say(this.note, "Reading the text of documents needs the role operate.");
     show(this.words, false);
     show(this.more, false);
     return undefined;
