@@ -23,9 +23,9 @@ const metricsHead = `# Metrics
 
 <!-- Written by go test ./internal/daemon -run Docs_Metrics -update from what the collectors say of themselves. -->
 
-Every daemon answers ` + "`GET /metrics`" + ` at ` + "`http.listen`" + ` with Prometheus text, or with OpenMetrics for who asks for it. Names are stable. Each of these
-has the label ` + "`run`" + `; the Go runtime's and the process's own metrics (` + "`go_*`, `process_*`" + `) come along. The label of a job is ` + "`train_job`" + `, as Prometheus
-gives every series a label ` + "`job`" + ` of its own. A Grafana board and alerts: [monitoring.md](monitoring.md). Dead letters:
+Every daemon answers ` + "`GET /metrics`" + ` at ` + "`http.listen`" + ` with Prometheus text, or with OpenMetrics on request. Names are stable. Each of these
+has the label ` + "`run`" + `; the Go runtime's and the process's own metrics (` + "`go_*`, `process_*`" + `) are included. The label of a job is ` + "`train_job`" + `, as Prometheus
+gives every series a label ` + "`job`" + ` too. A Grafana board and alerts: [monitoring.md](monitoring.md). Dead letters:
 [producers.md](producers.md#dead-letters). Reasons: [errors.md](errors.md#reasons).
 
 | metric | kind | what it counts |

@@ -33,7 +33,7 @@ var (
 	DaemonIdle = define("daemon.idle",
 		"No document, step or reader has changed since the last `daemon.progress`; logged once.")
 	Audit = define("audit",
-		"A caller requested an action that changes the run or reveals where documents came from: `identity`,"+
+		"A caller requested an action that changes the run or reveals the origin of documents: `identity`,"+
 			" `role`, `action`, `address`, and `error` for a refused one.")
 	ConfigReloading = define("config.reloading", "SIGHUP: certificates, tokens, identities and limits are read again.")
 )

@@ -22,7 +22,7 @@ const head = `# Log events
 <!-- Written by go test ./internal/event -run Docs -update from internal/event. -->
 
 The daemon writes its log to standard error, as text or as JSON (` + "`log.format`" + `). A record that a program may match on has the key ` + "`event`" + `. Its names
-are stable; messages and their wording are not. In JSON: ` + "`{\"level\":\"WARN\",\"msg\":\"…\",\"event\":\"rank.missing\",\"job\":\"pretrain\",…}`" + `. Values stand under
+are stable; messages and their wording are not. In JSON: ` + "`{\"level\":\"WARN\",\"msg\":\"…\",\"event\":\"rank.missing\",\"job\":\"pretrain\",…}`" + `. Values are under
 the keys that the second column names. Keys that have no value in a record are left out.
 
 | event | when |

@@ -31,7 +31,7 @@ func newRunRepairCmd() *cobra.Command {
 		Long: `Inspect a damaged plan of a run, and with --new copy its usable part to a new
 run. A plan is damaged if a record is unreadable or invalid at its position, or
 if stored checkpoints prove that its end is missing. The command reports what
-can be used, what is lost, and whether steps that are planned again will equal
+can be used, what is lost, and whether replayed steps will equal
 those that were served. The copy includes the checkpoints that match.
 
 A record that another program wrote may look valid. --before names the first
