@@ -66,7 +66,7 @@ lint-python: venv ## ruff, and mypy, strict
 	cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: lint-prose
-lint-prose: ## phrases of the deny-list in comments and pages, against tools/vale/limits.json
+lint-prose: ## phrases of the deny-list in comments, strings and pages, against tools/vale/limits.json
 	@$(PYTHON) tools/prose.py
 
 BASE ?=

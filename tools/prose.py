@@ -1,24 +1,30 @@
-"""Counts phrases of the deny-list (tools/vale/styles/Loaderd) in comments and pages, and compares them with limits.
+"""Counts phrases of the deny-list (tools/vale/styles/Loaderd) in comments, strings and pages, and checks their limits.
 
     python3 tools/prose.py            # the table, and the first hits where a limit is exceeded
     python3 tools/prose.py --lower    # also lowers the limits of pages to the present numbers
 
-Comments and docstrings of Go and Python may have a number of phrases per 1,000 lines of their files, in each top-level
-directory. Pages may have a fixed number per top-level directory, which can only be lowered. Both are in
-tools/vale/limits.json. All tracked files count. A generated page counts because its text has a source in the code.
+Comments with docstrings, and string literals of Go and Python, may each have a number of phrases per 1,000 lines of
+their files, in each top-level directory. Pages may have a fixed number per top-level directory, which can only be
+lowered. The limits are in tools/vale/limits.json. All tracked files count. A generated page counts because its text has
+a source in the code.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import io
 import json
 import re
 import subprocess
 import sys
+import tempfile
+import tokenize
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from commits import git, merge_base
 
@@ -26,22 +32,33 @@ ROOT = Path(__file__).resolve().parents[1]
 LIMITS = Path("tools/vale/limits.json")
 VALE = ["go", "tool", f"-modfile={ROOT / 'tools' / 'go.mod'}", "vale", f"--config={ROOT / '.vale.ini'}", "--no-global"]
 SHOWN = 20
+GO_TOKEN = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])+'|"(?P<text>(?:\\.|[^"\\\n])*)"|`(?P<raw>[^`]*)`""", re.DOTALL
+)
+
+Kind = Literal["comments", "strings", "pages"]
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most phrases: per 1,000 lines of a directory's code, and of a directory's pages."""
+    """The most phrases: per 1,000 lines of code in comments and in strings, and in the pages of a directory."""
 
     comments_per_1000_lines: float
+    strings_per_1000_lines: float
     pages: Mapping[str, int]
 
     @classmethod
     def parse(cls, text: str) -> Limits:
         fields = json.loads(text)
-        return cls(float(fields["comments_per_1000_lines"]), dict(fields["pages"]))
+        comments, strings = (fields.get(f"{kind}_per_1000_lines", 0) for kind in ("comments", "strings"))
+        return cls(float(comments), float(strings), dict(fields["pages"]))
 
     def format(self) -> str:
-        fields = {"comments_per_1000_lines": self.comments_per_1000_lines, "pages": dict(sorted(self.pages.items()))}
+        fields = {
+            "comments_per_1000_lines": self.comments_per_1000_lines,
+            "strings_per_1000_lines": self.strings_per_1000_lines,
+            "pages": dict(sorted(self.pages.items())),
+        }
         return json.dumps(fields, indent=2) + "\n"
 
 
@@ -53,22 +70,33 @@ class Hit:
     line: int
     phrase: str
     message: str
+    is_string: bool = False
+
+    @property
+    def kind(self) -> Kind:
+        return kinds(self.file)[self.is_string]
 
 
 @dataclass
 class Group:
-    """The pages, or the files with comments, of a top-level directory."""
+    """The pages, or the comments or strings of the code, of a top-level directory."""
 
     directory: str
-    pages: bool
+    kind: Kind
     lines: int
     hits: list[Hit]
 
     def most(self, limits: Limits) -> int:
         """Returns the most phrases that the limits allow."""
-        if self.pages:
+        if self.kind == "pages":
             return limits.pages.get(self.directory, 0)
-        return int(limits.comments_per_1000_lines * self.lines / 1000)
+        rate = limits.strings_per_1000_lines if self.kind == "strings" else limits.comments_per_1000_lines
+        return int(rate * self.lines / 1000)
+
+
+def kinds(file: str) -> tuple[Kind, ...]:
+    """Returns the kinds of text in a file."""
+    return ("pages",) if file.endswith(".md") else ("comments", "strings")
 
 
 def is_prose(line: str, phrase: str) -> bool:
@@ -78,6 +106,51 @@ def is_prose(line: str, phrase: str) -> bool:
     """
     word = re.escape(phrase.split(maxsplit=1)[0])
     return word not in line or re.search(rf"(?<![\w.]){word}(?![\w(])", line) is not None
+
+
+def go_strings(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and text of each string literal of a Go file."""
+    for token in GO_TOKEN.finditer(text):
+        literal = token["raw"] if token["text"] is None else token["text"]
+        if literal:
+            yield text.count("\n", 0, token.start()) + 1, literal
+
+
+def python_strings(text: str) -> Iterator[tuple[int, str]]:
+    """Yields the line and source of each string literal of a Python file, except docstrings."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [n for n in ast.walk(ast.parse(text)) if isinstance(n, documented) and ast.get_docstring(n, clean=False)]
+    docstrings = {n.body[0].lineno for n in nodes}
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.STRING and token.start[0] not in docstrings:
+            yield token.start[0], token.string
+
+
+def find_in_strings(files: Iterable[str]) -> list[Hit]:
+    """Returns the phrases in string literals of several words. Raw strings of Go's tests are data and do not count."""
+    lines: dict[str, list[int]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for file in files:
+            text = (ROOT / file).read_text(encoding="utf-8")
+            paragraphs: list[str] = []
+            lines[file] = []
+            for line, literal in go_strings(text) if file.endswith(".go") else python_strings(text):
+                if file.endswith("_test.go") and text.splitlines()[line - 1].count("`"):
+                    continue
+                for i, part in enumerate(re.sub(r"\\[nt]", " ", literal).splitlines()):
+                    if " " in part.strip():
+                        paragraphs += [part.strip(), ""]
+                        lines[file] += [line + i, line + i]
+            page = Path(folder, f"{file}.md")
+            page.parent.mkdir(parents=True, exist_ok=True)
+            page.write_text("\n".join(paragraphs), encoding="utf-8")
+        hits = find(str(Path(folder, f"{file}.md")) for file in lines)
+        sources = {str(Path(folder, f"{file}.md")): file for file in lines}
+    found = []
+    for hit in hits:
+        file = sources[hit.file]
+        found.append(replace(hit, file=file, line=lines[file][hit.line - 1], is_string=True))
+    return found
 
 
 def find(files: Iterable[str]) -> list[Hit]:
@@ -97,17 +170,20 @@ def find(files: Iterable[str]) -> list[Hit]:
 
 
 def grouped(files: Iterable[str], hits: Iterable[Hit]) -> list[Group]:
-    """Returns the groups of files: code before pages, in the order of directories."""
+    """Returns the groups of files: comments, strings and pages, each in the order of directories."""
 
-    def key(file: str) -> tuple[bool, str]:
-        return file.endswith(".md"), file.partition("/")[0] if "/" in file else "."
+    def directory(file: str) -> str:
+        return file.partition("/")[0] if "/" in file else "."
 
-    lines: Counter[tuple[bool, str]] = Counter()
+    lines: Counter[tuple[Kind, str]] = Counter()
     for file in files:
-        lines[key(file)] += (ROOT / file).read_text(encoding="utf-8").count("\n")
-    groups = {(pages, directory): Group(directory, pages, n, []) for (pages, directory), n in sorted(lines.items())}
+        for kind in kinds(file):
+            lines[kind, directory(file)] += (ROOT / file).read_text(encoding="utf-8").count("\n")
+    order = ("comments", "strings", "pages")
+    keys = sorted(lines, key=lambda key: (order.index(key[0]), key[1]))
+    groups = {key: Group(key[1], key[0], lines[key], []) for key in keys}
     for hit in hits:
-        groups[key(hit.file)].hits.append(hit)
+        groups[hit.kind, directory(hit.file)].hits.append(hit)
     return list(groups.values())
 
 
@@ -115,8 +191,7 @@ def table(groups: Iterable[Group], limits: Limits) -> str:
     rows = [("directory", "lines", "phrases", "per 1,000 lines", "most phrases")]
     for g in groups:
         rate = f"{1000 * len(g.hits) / max(g.lines, 1):.1f}"
-        name = g.directory + (", pages" if g.pages else ", comments")
-        rows.append((name, f"{g.lines:,}", f"{len(g.hits):,}", rate, f"{g.most(limits):,}"))
+        rows.append((f"{g.directory}, {g.kind}", f"{g.lines:,}", f"{len(g.hits):,}", rate, f"{g.most(limits):,}"))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return "\n".join(
         "  ".join(cell.rjust(w) if i else cell.ljust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
@@ -127,7 +202,8 @@ def table(groups: Iterable[Group], limits: Limits) -> str:
 def raised(limits: Limits, before: Limits) -> list[str]:
     """Returns the names of limits that are higher than before. A new directory may have any limit."""
     names = [d for d, most in limits.pages.items() if most > before.pages.get(d, most)]
-    return names + ["comments"] * (limits.comments_per_1000_lines > before.comments_per_1000_lines)
+    names += ["comments"] * (limits.comments_per_1000_lines > before.comments_per_1000_lines)
+    return names + ["strings"] * (0 < before.strings_per_1000_lines < limits.strings_per_1000_lines)
 
 
 def problems(groups: Iterable[Group], limits: Limits, changed: frozenset[str] = frozenset()) -> list[str]:
@@ -136,7 +212,7 @@ def problems(groups: Iterable[Group], limits: Limits, changed: frozenset[str] = 
     for g in groups:
         if len(g.hits) > g.most(limits):
             hits = sorted(g.hits, key=lambda h: h.file not in changed)[:SHOWN]
-            title = f"{'pages' if g.pages else 'comments'} of {g.directory}"
+            title = f"{g.kind} of {g.directory}"
             found.append(f"{title}: {len(g.hits)} phrases, at most {g.most(limits)} are allowed")
             found += [f"{h.file}:{h.line}: {h.phrase} ({h.message})" for h in hits]
     return found
@@ -150,14 +226,15 @@ def main() -> None:
     tracked = subprocess.check_output(["git", "ls-files", "-z", "*.go", "*.py", "*.md"], cwd=ROOT, text=True)
     files = [file for file in tracked.split("\0") if file and (ROOT / file).is_file()]
     limits = Limits.parse((ROOT / LIMITS).read_text())
-    groups = grouped(files, find(files))
+    code = [file for file in files if "strings" in kinds(file)]
+    groups = grouped(files, [*find(files), *find_in_strings(code)])
     print(table(groups, limits))
 
-    fewer = {g.directory: len(g.hits) for g in groups if g.pages and len(g.hits) < g.most(limits)}
-    present = {g.directory for g in groups if g.pages}
+    fewer = {g.directory: len(g.hits) for g in groups if g.kind == "pages" and len(g.hits) < g.most(limits)}
+    present = {g.directory for g in groups if g.kind == "pages"}
     if lower:
         pages = {d: fewer.get(d, most) for d, most in limits.pages.items() if d in present}
-        (ROOT / LIMITS).write_text(Limits(limits.comments_per_1000_lines, pages).format())
+        (ROOT / LIMITS).write_text(replace(limits, pages=pages).format())
     elif fewer:
         print(f"Lower the limits of pages in {', '.join(fewer)}: python3 tools/prose.py --lower")
 
