@@ -73,6 +73,6 @@ func TestBufferReuse_OnlyAfterMessageIsSent(t *testing.T) {
 	}
 	wg.Wait()
 	if returned.Load() == 0 {
-		t.Error("no memory has come back")
+		t.Error("no memory was returned")
 	}
 }

@@ -48,7 +48,7 @@ func TestMemory_ReadersThatNeverReadStayWithinBudget(t *testing.T) {
 	for i := range 2 {
 		floods = append(floods, openFloods(t, s, calls/2, []uint32{0, 64 << 10}[i], "", `{}`)...)
 	}
-	eventually(t, "all have come", func() bool { return f.readers.Load() == int64(calls) })
+	eventually(t, "all have arrived", func() bool { return f.readers.Load() == int64(calls) })
 	eventually(t, "they hold what one share may", func() bool { return metric("held_bytes") > float64(budget)/5 })
 	if held := metric("held_bytes"); held > float64(budget)*3/4 {
 		t.Errorf("readers that have taken nothing hold %.0f bytes, more than three quarters of the budget", held)
@@ -83,7 +83,7 @@ func TestMemory_ReaderContinuesDuringAbandonedStreams(t *testing.T) {
 	for range 4 {
 		openFlood(t, s, 0, calls/4, 0, "", `{}`)
 	}
-	eventually(t, "all have come", func() bool { return f.readers.Load() == calls })
+	eventually(t, "all have arrived", func() bool { return f.readers.Load() == calls })
 	settle(f)
 	if held := metric("held_bytes"); held < 20<<20 {
 		t.Fatalf("they hold %.0f bytes", held)
@@ -207,7 +207,7 @@ func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64
 // A stream whose reader is dropped by the run ends immediately, even during a blocked send or while it waits for a
 // step.
 func TestStream_DroppedReaderEndsImmediately(t *testing.T) {
-	for name, steps := range map[string]int{"a send stands still": 40, "no step": 0} {
+	for name, steps := range map[string]int{"a send is stopped": 40, "no step": 0} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(steps, 4, 64<<10)
 			f.last = nil

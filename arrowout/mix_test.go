@@ -257,12 +257,12 @@ func TestMix_RolesAndAuditLog(t *testing.T) {
 			}
 			return n
 		}
-		eventually(t, "all calls are told", func() bool { // the log entry follows the response
+		eventually(t, "all calls are reported", func() bool { // the log entry follows the response
 			lines = strings.Split(log.String(), "\n")
 			return count("msg=audit") == 5*len(auth.Roles)
 		})
 		if n := count("msg=audit", "action=mix"); n != 4*len(auth.Roles) {
-			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(auth.Roles), log.String())
+			t.Errorf("%d changes are reported, want %d:\n%s", n, 4*len(auth.Roles), log.String())
 		}
 		for _, parts := range [][]string{
 			{"identity=who-operate", "action=mix", "weights=map[web:2]", "dry_run=false"},

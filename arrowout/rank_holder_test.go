@@ -37,7 +37,7 @@ func TestRankHolder_OneStreamPerRank(t *testing.T) {
 		}
 	}
 	openFlood(t, s, 0, 1, 0, trainer, `{"world":2}`)
-	eventually(t, "the first has come", func() bool { return f.readers.Load() == 1 && f.assembled.Load() >= 2 })
+	eventually(t, "the first has arrived", func() bool { return f.readers.Load() == 1 && f.assembled.Load() >= 2 })
 	first, err := get(trainer, `{"world":2}`)
 	if err != nil {
 		t.Fatal(err)

@@ -109,7 +109,7 @@ func TestReaderEvents_LoggedAtStartAndEnd(t *testing.T) {
 		"reader left event=reader.left rank=0 world=1 from_step=0 at_step=1 why=it received all requested steps",
 		"reader left event=reader.left rank=0 world=1 from_step=3 at_step=4 why=it closed the stream, or lost its connection",
 	}
-	eventually(t, "all is told", func() bool { return log.count() >= len(want) })
+	eventually(t, "all is reported", func() bool { return log.count() >= len(want) })
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
 	defer stop()
 	f.onNext = nil

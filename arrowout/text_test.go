@@ -90,7 +90,7 @@ func TestText_ReturnsTokensAndTexts(t *testing.T) {
 		}
 	}
 	if answer, err := act(c, "text", `{"sequence":1}`); err != nil || !strings.Contains(answer, `"path":"a.txt"`) {
-		t.Errorf("where it came from is not told: %s, %v", answer, err)
+		t.Errorf("where it came from is not reported: %s, %v", answer, err)
 	}
 	// A daemon without a tokenizer has no texts.
 	if answer, err := act(dial(t, serve(t, f)), "text", `{"sequence":1}`); err != nil ||

@@ -32,7 +32,7 @@ func TestAhead_BoundsPlannedSteps(t *testing.T) {
 		}
 	}
 	if n := run.Info().Planned; n != 5 {
-		t.Fatalf("%d steps are planned while a rank stands still, want 5", n)
+		t.Fatalf("%d steps are planned while a rank is stopped, want 5", n)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()

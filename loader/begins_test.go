@@ -36,7 +36,7 @@ func TestBatch_HasPublishTimeWithFirstToken(t *testing.T) {
 			}
 			slices.Sort(got)
 			if !slices.Equal(got, want) {
-				t.Errorf("the times of %d documents came, want %d:\n%v\n%v", len(got), len(want), got, want)
+				t.Errorf("the times of %d documents arrived, want %d:\n%v\n%v", len(got), len(want), got, want)
 			}
 		})
 	}

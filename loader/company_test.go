@@ -46,7 +46,7 @@ type memLease struct {
 type ousted string
 
 const (
-	told   ousted = "is told"
+	told   ousted = "is reported"
 	doubts ousted = "is not sure any more"
 	blind  ousted = "knows nothing"
 )

@@ -30,7 +30,7 @@ func (r *Run) NextDocuments(ctx context.Context, source string, n int) ([]uint64
 	}
 	if len(stats.Sources) == 0 {
 		return nil, &fault.Error{Reason: fault.NotLeading,
-			Message: "no daemon that plans the run has told how far its sources are read", Advice: "ask again"}
+			Message: "the leader of the run has not yet reported how far it has read its sources", Advice: "ask again"}
 	}
 	infos := r.streams.SourceInfos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {

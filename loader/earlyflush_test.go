@@ -69,7 +69,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 				v := j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
 					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
-					!strings.HasSuffix(v.Advice, "loaderd seal when no more documents come") {
+					!strings.HasSuffix(v.Advice, "loaderd seal if no further documents will arrive") {
 					t.Errorf("after %v: %+v", after, v)
 				}
 			}

@@ -176,11 +176,11 @@ func TestPlan_DamagedRecordStopsRun(t *testing.T) {
 			for i := 0; err == nil; i++ {
 				var s *plan.Step
 				if s, err = r.Next(t.Context()); err == nil && s.Index != uint64(i) {
-					t.Fatalf("step %d came where step %d should be", s.Index, i)
+					t.Fatalf("step %d arrived where step %d should be", s.Index, i)
 				}
 			}
 			if isEOF(err) {
-				t.Error("a reader was told that the run ended")
+				t.Error("a reader received that the run ended")
 			}
 		})
 	}

@@ -126,7 +126,7 @@ func TestFind_OfSeveralSourcesMatchesPlanScan(t *testing.T) {
 		}
 	}
 	if several < 100 || steps < 900 {
-		t.Errorf("%d documents came several times in %d steps: too few for a test", several, steps)
+		t.Errorf("%d documents occurred several times in %d steps: too few for a test", several, steps)
 	}
 	for _, document := range []uint64{plan.Ref(0, 1<<40), plan.Ref(7, 1), plan.Ref(1000, 1)} {
 		if have := found(t, w.plan, document); have != nil {

@@ -278,7 +278,7 @@ func TestForeignRecord_LeaderRecordsItInPlan(t *testing.T) {
 		at := w.forge(t, forgeries["a seal here"])
 		if o := readAll(t, run, 0); reason(o.err) != fault.PlanForeign ||
 			!strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
-			t.Errorf("the reader is told %v", o.err)
+			t.Errorf("the reader receives %v", o.err)
 		}
 		if err := stop(); reason(err) != fault.PlanForeign {
 			t.Errorf("Serve = %v", err)
@@ -309,7 +309,7 @@ func TestForeignRecord_TermOfAnotherLeaderIsNone(t *testing.T) {
 		read(t, run, state.RankID{World: 1}, 0, 3)
 		w.forge(t, forgeries["a term"])
 		if o := readAll(t, run, 0); reason(o.err) != fault.NotLeading {
-			t.Errorf("the reader is told %v", o.err)
+			t.Errorf("the reader receives %v", o.err)
 		}
 		if err := stop(); !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("Serve = %v", err)

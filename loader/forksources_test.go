@@ -72,7 +72,7 @@ func (w *world) audited(t *testing.T, s shelf, steps int) {
 	t.Helper()
 	a, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || a.Steps != uint64(steps) || !a.Ended {
-		t.Errorf("the audit says %+v, %v; want %d steps", a, err, steps)
+		t.Errorf("the audit returned %+v, %v; want %d steps", a, err, steps)
 	}
 }
 
@@ -211,12 +211,12 @@ func TestForkSources_OtherConfigurationPlansRestOnce(t *testing.T) {
 				n := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", 0)]
 				for at := range d.Len() {
 					if other := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", at)]; other != n {
-						t.Fatalf("forked at step %d: token %d of document %d of %s comes %d times, the first one %d times", step, at, k+1,
+						t.Fatalf("forked at step %d: token %d of document %d of %s occurs %d times, the first one %d times", step, at, k+1,
 							x.Name, other, n)
 					}
 				}
 				if skipped = epochs[x.Name] - n; skipped < 0 || skipped > 0 && len(docs) > 50 && !twice(docs, k) {
-					t.Errorf("forked at step %d: document %d of %s comes %d times, want %d", step, k+1, x.Name, n, epochs[x.Name])
+					t.Errorf("forked at step %d: document %d of %s occurs %d times, want %d", step, k+1, x.Name, n, epochs[x.Name])
 				}
 			}
 		}
@@ -515,7 +515,7 @@ func TestForkSources_RefusesInvalidConfigurations(t *testing.T) {
 			c.Mix.Schedule = nil
 			return w.tryFork(s, 20, c)
 		},
-		"it was deleted and made again": func(c runconfig.Config) (*world, error) {
+		"it was deleted and created again": func(c runconfig.Config) (*world, error) {
 			created := s["web"].stream.Created
 			s["web"].stream.Created = created.Add(1)
 			defer func() { s["web"].stream.Created = created }()

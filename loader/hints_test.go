@@ -74,7 +74,7 @@ func TestHints_CheckpointNeedsHintsOfBufferedDocuments(t *testing.T) {
 			err = run.Serve(t.Context())
 		}
 		if reason(err) != fault.DocumentLost {
-			t.Errorf("it says %v, want %s", err, fault.DocumentLost)
+			t.Errorf("it reports %v, want %s", err, fault.DocumentLost)
 		}
 		if fmt.Sprint(decisions(t, w.plan.records)) != fmt.Sprint(plan) {
 			t.Error("the plan has changed")

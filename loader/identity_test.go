@@ -26,8 +26,8 @@ func TestOpen_RefusesAnotherDocumentStream(t *testing.T) {
 	}
 	was := w.docs.stream
 	for what, other := range map[string]plan.Stream{
-		"made again": {Name: was.Name, Created: was.Created.Add(time.Hour)},
-		"renamed":    {Name: "NEWS", Created: was.Created},
+		"created again": {Name: was.Name, Created: was.Created.Add(time.Hour)},
+		"renamed":       {Name: "NEWS", Created: was.Created},
 	} {
 		w.docs.stream = other
 		if _, err := w.open(t); reason(err) != fault.StreamMismatch || !strings.Contains(err.Error(), was.String()) ||

@@ -76,7 +76,7 @@ func sealed(t *testing.T, w *world) {
 			must(t, err)
 			steps := exact(t, run)
 			if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
-				t.Errorf("%d steps come, and %d were measured", got, steps)
+				t.Errorf("%d steps follow, and %d were measured", got, steps)
 			}
 			if l := run.Info().Length; !l.Exact || l.Steps != steps {
 				t.Errorf("the length behind the end is %+v", l)
@@ -108,7 +108,7 @@ func TestLength_ExactForFork(t *testing.T) {
 	must(t, errOf(run.Seal(t.Context())))
 	steps := exact(t, run)
 	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
-		t.Errorf("%d steps come of %d, and %d were measured", got, all, steps)
+		t.Errorf("%d steps follow of %d, and %d were measured", got, all, steps)
 	}
 	must(t, stop())
 }
@@ -187,7 +187,7 @@ func TestLength_ExactForSeveralSources(t *testing.T) {
 				run, stop := w.start(t) // a new run over a finite corpus, without reader and seal
 				steps := exact(t, run)
 				if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
-					t.Errorf("%d steps come, and %d were measured", got, steps)
+					t.Errorf("%d steps follow, and %d were measured", got, steps)
 				}
 				must(t, stop())
 			})
@@ -221,7 +221,7 @@ func TestLength_ControlInvalidatesMeasurement(t *testing.T) {
 	gate.open()
 	steps := exact(t, run)
 	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
-		t.Errorf("%d steps come, %d were measured, and %d before the change", got, steps, before)
+		t.Errorf("%d steps follow, %d were measured, and %d before the change", got, steps, before)
 	}
 	must(t, stop())
 }
@@ -327,7 +327,7 @@ func TestLength_NotExactWithoutEnd(t *testing.T) {
 	must(t, run.Measure(t.Context()))
 	steps := exact(t, run)
 	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
-		t.Errorf("%d steps come, and %d were measured", got, steps)
+		t.Errorf("%d steps follow, and %d were measured", got, steps)
 	}
 	must(t, run.Measure(t.Context())) // an ended run has nothing to measure
 	must(t, stop())
@@ -370,7 +370,7 @@ func TestLength_UpdatedForGrowingStream(t *testing.T) {
 		must(t, errOf(run.Seal(t.Context())))
 		got := len(read(t, run, state.RankID{World: 1}, 0, 0))
 		if off := math.Abs(float64(got) - float64(l.Steps)); off > float64(l.Error) {
-			t.Errorf("%s: %d steps come where %+v was told", name, got, l)
+			t.Errorf("%s: %d steps follow where %+v was told", name, got, l)
 		}
 		must(t, stop())
 	}
@@ -448,7 +448,7 @@ func TestLength_FollowerReportsLengthOfLeader(t *testing.T) {
 	must(t, second.Measure(t.Context()))
 	steps := exact(t, second)
 	if got := len(read(t, second, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
-		t.Errorf("%d steps come, and %d were measured", got, steps)
+		t.Errorf("%d steps follow, and %d were measured", got, steps)
 	}
 }
 

@@ -143,7 +143,7 @@ func TestMix_RestartAnywhereContinuesSamePlan(t *testing.T) {
 		}
 	}
 	if tokens != have {
-		t.Fatalf("%d tokens came, %d were published", tokens, have)
+		t.Fatalf("%d tokens arrived, %d were published", tokens, have)
 	}
 	for _, every := range []int{0, 1, 5} {
 		w, s := mixed(mixedConfig(), "web", "code", "math")
@@ -245,7 +245,7 @@ func TestMix_ChangesReplayToSamePlan(t *testing.T) {
 	}
 	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || audited.Steps != uint64(len(got)) || len(audited.Controls) != 4 || !audited.Ended {
-		t.Errorf("the audit says %+v, %v", audited, err)
+		t.Errorf("the audit returned %+v, %v", audited, err)
 	}
 	names := w.checkpoints.names()
 	for _, checkpoint := range [][]byte{nil, w.checkpoints.data[names[0]], w.checkpoints.data[names[len(names)-1]]} {
@@ -254,7 +254,7 @@ func TestMix_ChangesReplayToSamePlan(t *testing.T) {
 		if !s.Sealed || !s.Ended || len(s.Sources) != 3 || !s.Sources[0].Removed || s.Sources[1].Removed ||
 			s.Sources[1].Last != 400 || s.Sources[2].Name != "forum" ||
 			!s.Sources[2].Sealed || s.Sources[2].Last != 400 {
-			t.Errorf("the plan says of its sources %+v", s.Sources)
+			t.Errorf("the sources of the plan are %+v", s.Sources)
 		}
 	}
 	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
@@ -519,7 +519,7 @@ func TestMix_PausedSourceResumesWithNextEpoch(t *testing.T) {
 			want += 3 * d.Len()
 		}
 		if have != want {
-			t.Errorf("%d tokens of math have come, want %d", have, want)
+			t.Errorf("%d tokens of math have arrived, want %d", have, want)
 		}
 		must(t, stop())
 	})
@@ -667,7 +667,7 @@ func TestMix_ChangesAfterLastStepKeepTheirOrder(t *testing.T) {
 			must(t, stop())
 			audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 			if err != nil || len(audited.Controls) != 4 {
-				t.Errorf("the audit says %+v, %v", audited, err)
+				t.Errorf("the audit returned %+v, %v", audited, err)
 			}
 		})
 	}

@@ -37,7 +37,7 @@ func TestDedupe_EarlierEpochIsNoDuplicate(t *testing.T) {
 		_, err := run.SealSource(t.Context(), "a", "")
 		must(t, err)
 		if n := shares(read(t, run, state.RankID{World: 1}, 0, 0)); n[0] != 3*5*8 {
-			t.Errorf("%d tokens came, want %d", n[0], 3*5*8)
+			t.Errorf("%d tokens arrived, want %d", n[0], 3*5*8)
 		}
 	})
 }
@@ -77,7 +77,7 @@ func TestSeal_AfterEndChangesNothing(t *testing.T) {
 		w.checkpoints.data = map[string][]byte{}
 		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
-			t.Fatalf("the audit says %+v, %v", audited, err)
+			t.Fatalf("the audit returned %+v, %v", audited, err)
 		}
 		run, stop = w.start(t)
 		if have := read(t, run, state.RankID{World: 1}, 0, 0); len(have) != len(want) {
@@ -150,7 +150,7 @@ func TestCheckpoint_NotUsedBeyondMixtureChange(t *testing.T) {
 		must(t, stop())
 		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
-			t.Errorf("the audit says %+v, %v", audited, err)
+			t.Errorf("the audit returned %+v, %v", audited, err)
 		}
 	})
 }

@@ -432,7 +432,7 @@ func (m *machine) check(rt *rapid.T) {
 		}
 		for i, some := range m.each(doc, tokens) {
 			if used := now.used[member{doc, i}]; !now.loses && len(some) > 0 && slices.Max(some) > used {
-				rt.Fatalf("of document %d of %x, which is used %d times, there have come %v", i, doc, used, some)
+				rt.Fatalf("of document %d of %x, which is used %d times, these have arrived: %v", i, doc, used, some)
 			}
 		}
 	}
@@ -441,7 +441,7 @@ func (m *machine) check(rt *rapid.T) {
 		parts, _ := m.members(doc.ref)
 		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses &&
 			(len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
-			rt.Fatalf("the low watermark is %d, of document %v, which came %d times before, there have come %v", lowWatermark,
+			rt.Fatalf("the low watermark is %d, of document %v, which occurred %d times before, these have arrived: %v", lowWatermark,
 				doc, n, tokens)
 		}
 	}

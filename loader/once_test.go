@@ -105,7 +105,7 @@ func TestMixIdempotent_RepeatedRequestsChangeOnce(t *testing.T) {
 	must(t, stop())
 	if audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer,
 		nil); err != nil || len(audited.Controls) != 4 {
-		t.Errorf("the audit says %+v, %v", audited, err)
+		t.Errorf("the audit returned %+v, %v", audited, err)
 	}
 }
 

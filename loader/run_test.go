@@ -75,7 +75,7 @@ func TestRun_EveryTokenArrivesOnce(t *testing.T) {
 					total += n
 					for _, token := range documentTokens(uint64(i+1), n) {
 						if seen[token] != 1 {
-							t.Fatalf("token %d came %d times", token, seen[token])
+							t.Fatalf("token %d occurred %d times", token, seen[token])
 						}
 					}
 				}
@@ -406,7 +406,7 @@ func eventually(t *testing.T, ok func() bool) {
 	for !ok() {
 		select {
 		case <-deadline:
-			t.Fatal("the condition did not come true")
+			t.Fatal("the condition was not met")
 		case <-tick.C:
 		}
 	}

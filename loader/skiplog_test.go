@@ -28,12 +28,12 @@ func TestSkipLog_Duplicates(t *testing.T) {
 			t.Helper()
 			got := log.take()
 			if len(got) != len(want) {
-				t.Fatalf("%s: the log says %q, want %q", when, got, want)
+				t.Fatalf("%s: the log is %q, want %q", when, got, want)
 			}
 			for i := range want {
 				for part := range strings.SplitSeq(want[i], ", ") {
 					if !strings.Contains(got[i], part) {
-						t.Errorf("%s: the log says %q, without %q", when, got[i], part)
+						t.Errorf("%s: the log is %q, without %q", when, got[i], part)
 					}
 				}
 			}

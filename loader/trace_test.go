@@ -63,6 +63,6 @@ func TestTrace_SampledDocumentsAreTracedOnce(t *testing.T) {
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if !maps.EqualFunc(told.planned, want, slices.Equal) {
-		t.Errorf("the tracer was told\n%v\nwant\n%v", told.planned, want)
+		t.Errorf("the tracer received\n%v\nwant\n%v", told.planned, want)
 	}
 }

@@ -93,7 +93,7 @@ func documents(n int) func(*world) {
 
 // The verdict is one sentence, the same that a waiting reader gets as its cause.
 func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
-	judge(t, "nobody reads", documents(400), func(j judged) {
+	judge(t, "no reader", documents(400), func(j judged) {
 		time.Sleep(2 * time.Second)
 		j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
@@ -124,7 +124,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		time.Sleep(time.Second)
 		j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 		if reason(told()) != fault.SourceDry {
-			j.Error("the reader is not told that there are no documents")
+			j.Error("the reader receives no error about missing documents")
 		}
 		r.Close()
 		j.w.docs.lengths(slices.Repeat([]int{16}, 9)...)
@@ -147,7 +147,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		var e *fault.Error
 		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") ||
 			e.Advice != v.Advice {
-			j.Errorf("the reader is told %v", err)
+			j.Errorf("the reader receives %v", err)
 		}
 	})
 	judge(t, "the ranks set the pace", documents(4000), func(j judged) {
@@ -161,7 +161,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		v := j.says(diagnosis.Waiting, "Waiting for the ranks, 2 min", diagnosis.LimitRanks)
 		if v.Advice == "" {
-			j.Error("nobody is told what to do")
+			j.Error("the error has no advice")
 		}
 	})
 	judge(t, "the documents set the pace", documents(40), func(j judged) {
@@ -207,7 +207,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		}
 		var e *fault.Error
 		if err := <-read; !errors.As(err, &e) || e.Message != v.Sentence+": "+v.Detail {
-			j.Errorf("the others are told %v, not %s", err, v.Sentence)
+			j.Errorf("the others receive %v, not %s", err, v.Sentence)
 		}
 	})
 	judge(t, "the end", documents(60), func(j judged) {
@@ -266,7 +266,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		w.odd(oddDocs{stuck: true})
 		run, stop := w.start(t)
 		time.Sleep(2 * time.Second)
-		judged{t, w, run}.says(diagnosis.Waiting, "Planning again after a restart: at document 0 of 400",
+		judged{t, w, run}.says(diagnosis.Waiting, "Replaying after a restart: at document 0 of 400",
 			diagnosis.LimitTokenizer)
 		must(t, stop())
 	})

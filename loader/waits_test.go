@@ -88,12 +88,12 @@ func check(t *testing.T, log *lines, when string, want ...string) {
 	t.Helper()
 	got := log.take()
 	if len(got) != len(want) {
-		t.Fatalf("%s: the log says %q, want %q", when, got, want)
+		t.Fatalf("%s: the log is %q, want %q", when, got, want)
 	}
 	for i, line := range got {
 		for word := range strings.FieldsSeq(want[i]) {
 			if !slices.Contains(strings.Fields(strings.NewReplacer(",", " ", ";", " ", ":", " ").Replace(line)), word) {
-				t.Errorf("%s: the log says %q, without %q", when, line, word)
+				t.Errorf("%s: the log is %q, without %q", when, line, word)
 			}
 		}
 	}

@@ -61,7 +61,7 @@ func TestRequester_IsRecordedInPlan(t *testing.T) {
 		}
 		if said := []string{"flush behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" +
 			what}; !slices.Equal(controls, said) {
-			t.Errorf("the audit says %q, want %q", controls, said)
+			t.Errorf("the audit returned %q, want %q", controls, said)
 		}
 		s, err := maintenance.Summarize(t.Context(), w.plan, nil)
 		if err != nil || s.Sources[0].Last != 120 || !strings.HasSuffix(what, s.SealedBy) ||

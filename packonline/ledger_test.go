@@ -149,7 +149,7 @@ func (l *ledger) flush() error {
 		return fmt.Errorf("%d documents were split, counted as %d", split, have.Truncated)
 	}
 	if have.Dropped != dropped {
-		return fmt.Errorf("%d tokens never came out, %d are counted as dropped", dropped, have.Dropped)
+		return fmt.Errorf("%d tokens were never emitted, %d are counted as dropped", dropped, have.Dropped)
 	}
 	return nil
 }

@@ -200,7 +200,7 @@ func TestConfig_Validate(t *testing.T) {
 			}
 			for _, e := range c.Validate() {
 				if !strings.Contains(err.Error(), fmt.Sprintf("%s: %v: want ", e.Field, e.Value)) {
-					t.Errorf("%q does not say what is wrong with %s", err, e.Field)
+					t.Errorf("%q does not contain what is wrong with %s", err, e.Field)
 				}
 			}
 		})

@@ -227,7 +227,7 @@ func (t *packerBase) checkPiece(w bufferedPiece) error {
 	case w.length < 1:
 		return fmt.Errorf("a piece of document %d is empty", w.doc)
 	case w.arrived < 1 || w.arrived > now:
-		return fmt.Errorf("a piece came with document number %d of %d", w.arrived, now)
+		return fmt.Errorf("a piece has document number %d of %d", w.arrived, now)
 	case w.doc >= t.nextSeq || t.nextSeq-w.doc <= uint64(now-w.arrived):
 		return fmt.Errorf("a piece is of document %d, too late for one with %d after it and sequences below %d", w.doc,
 			now-w.arrived, t.nextSeq)

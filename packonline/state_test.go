@@ -178,7 +178,7 @@ func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
 	var tokens int64
 	seq := uint64(1 << 63) // after all sequences in a state that was not made to overflow
 	defer func() {
-		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "comes after document") {
+		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "follows document") {
 			panic(r)
 		}
 	}()
@@ -207,6 +207,6 @@ func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
 	after := p.Counts()
 	used += after.Dropped - before.Dropped - after.Repeated + before.Repeated
 	if used != waiting+tokens || after.Rows-before.Rows != rows || p.Pending().Tokens != 0 {
-		t.Fatalf("%d tokens waited and %d came, %d are out", waiting, tokens, used)
+		t.Fatalf("%d tokens waited and %d arrived, %d are out", waiting, tokens, used)
 	}
 }

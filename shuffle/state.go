@@ -107,7 +107,7 @@ func (w *Window[T]) linkByArrival() error {
 		} else {
 			older := &w.slots[w.newest]
 			if older.arrived == w.slots[i].arrived {
-				return fmt.Errorf("two waiting atoms came as number %d", older.arrived)
+				return fmt.Errorf("two buffered atoms have number %d", older.arrived)
 			}
 			older.newer = i
 		}

@@ -34,7 +34,7 @@ func TestRestoreState_RefusesInvalidStates(t *testing.T) {
 		{3, 4, "waited for 4 later ones"},
 		{5, 4, "4 waiting atoms"},
 		{5, 3, "cut short"},
-		{6, 4, "two waiting atoms came as number 16"},
+		{6, 4, "two buffered atoms have number 16"},
 		{8, 8, ""},
 		{8, 12, "waited for 12 later ones"},
 	} {

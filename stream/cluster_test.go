@@ -174,7 +174,7 @@ func TestClusterConfig_RefusesInvalidRoutes(t *testing.T) {
 		}, "replicas: 5: want at most the members of the cluster, 3"},
 		{"peers without a name", func(c *stream.Config) { c.Cluster.Name, c.Replicas = "", 1 }, "cluster.peers"},
 		{"copies without a cluster", func(c *stream.Config) { c.Cluster = server.Cluster{} }, "replicas: 3: want 1"},
-		{"beside servers elsewhere", func(c *stream.Config) { c.URL = "nats://a:1" }, "cluster.name: corpus: want nothing"},
+		{"with remote servers", func(c *stream.Config) { c.URL = "nats://a:1" }, "cluster.name: corpus: want nothing"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -136,14 +136,14 @@ func (c Config) Validate() []runconfig.FieldError {
 			c.checkCluster(check)
 		} else {
 			check(c.Replicas <= 1, "replicas", c.Replicas,
-				"1, or 0 (left to the daemon), with an embedded server that stands alone")
+				"1, or 0 (left to the daemon), with a standalone embedded server")
 			check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
 				"nothing without stream.cluster.name, the name of the cluster")
 		}
 		check(c.TLS.CA == "" || c.TLS.Cert != "", "tls.ca", c.TLS.CA,
 			"nothing where the embedded server has no certificate (tls.cert, tls.key)")
 		check(c.SystemAccount == Login{}, "own", c.SystemAccount,
-			"nothing with the embedded server: it has accounts of its own")
+			"nothing with the embedded server: it has its own accounts")
 		check(c.TokenFile == "", "token_file", c.TokenFile,
 			"nothing with the embedded server: it has its own in its data folder")
 		check(c.Credentials == "", "credentials", c.Credentials,
@@ -151,9 +151,9 @@ func (c Config) Validate() []runconfig.FieldError {
 		check(c.NKey == "", "nkey", c.NKey, "nothing with the embedded server: the seed is for remote servers (url)")
 	} else {
 		check(c.Cluster.Name == "", "cluster.name", c.Cluster.Name,
-			"nothing beside servers elsewhere (url): a cluster is made of embedded servers")
+			"nothing with remote servers (url): a cluster consists of embedded servers")
 		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
-			"nothing beside servers elsewhere (url): a cluster is made of embedded servers")
+			"nothing with remote servers (url): a cluster consists of embedded servers")
 		for u := range strings.SplitSeq(c.URL, ",") {
 			check(validURL(u), "url", conn.RedactURL(u), "nats://host:port or tls://host:port, comma separated")
 		}
@@ -162,7 +162,7 @@ func (c Config) Validate() []runconfig.FieldError {
 		check(c.SystemAccount.Credentials == "" || c.SystemAccount.NKey == "", "own.nkey", c.SystemAccount.NKey,
 			"credentials or nkey, not both")
 		check(c.SystemAccount == Login{} || c.TokenFile == "", "own", c.SystemAccount,
-			"nothing beside token_file: that token is for both accounts")
+			"nothing with token_file: that token is for both accounts")
 	}
 	check((c.TLS.Cert == "") == (c.TLS.Key == ""), "tls", c.TLS, "cert and key together")
 	check(c.Replicas >= 0 && c.Replicas <= 5, "replicas", c.Replicas, "0 (3 on a cluster of as many servers, else 1) to 5")

@@ -74,7 +74,7 @@ func TestOpenExclusive_DoesNotListen(t *testing.T) {
 	openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 3)...)
 	if url := store.ClientURL(); url != "" {
-		t.Errorf("clients are told to connect to %s", url)
+		t.Errorf("clients are sent to %s", url)
 	}
 	if _, err := stream.OpenExclusive(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) ||
 		server.HolderURL(c.Dir) != "" {
@@ -87,7 +87,7 @@ func TestOpenExclusive_DoesNotListen(t *testing.T) {
 	listening := natstest.Open(t, c)
 	defer listening.Close()
 	if url := server.HolderURL(c.Dir); url != listening.ClientURL() || url == "" {
-		t.Errorf("the folder is served at %s, it says %q", listening.ClientURL(), url)
+		t.Errorf("the folder is served at %s, it reports %q", listening.ClientURL(), url)
 	}
 	holds(t, listening, 3)
 }

@@ -63,13 +63,13 @@ func TestReplicas_LogsStreamsThatCannotBeRaised(t *testing.T) {
 	c.URL = natstest.URL(srv.Store())
 	s := openWithCopies(t, c, 1, log)
 	if text := said.String(); strings.Contains(text, "replicas") {
-		t.Errorf("with one copy the log says %s", text)
+		t.Errorf("with one copy the log is: %s", text)
 	}
 	natstest.Publish(t, s, natstest.Documents(1, 1)...)
 	s = openWithCopies(t, c, 3, log)
 	for _, name := range ofRun {
 		if want := "stream=" + name + " replicas=1 stream.replicas=3"; !strings.Contains(said.String(), want) {
-			t.Errorf("the log does not say %q: %s", want, said.String())
+			t.Errorf("the log does not contain %q: %s", want, said.String())
 		}
 	}
 	holds(t, s, 1)
@@ -147,7 +147,7 @@ func TestReplicas_NotRaisedWithoutConfiguration(t *testing.T) {
 			t.Errorf("%s has %d copies, want 1", name, copies)
 		}
 		if want := "stream=" + name + " replicas=1 want=3"; !strings.Contains(said.String(), want) {
-			t.Errorf("the log does not say %q: %s", want, said.String())
+			t.Errorf("the log does not contain %q: %s", want, said.String())
 		}
 	}
 }

@@ -54,9 +54,8 @@ func (e *SettingsError) advice() string {
 			continue
 		}
 		if subject, below := strings.CutSuffix(subjects[0], ".>"); below {
-			return fmt.Sprintf("set stream.subject to %s, as it was; documents on other subjects belong into a stream and a "+
-				"run of their own "+
-				"(stream.name, run)", subject)
+			return fmt.Sprintf("set stream.subject to %s, as it was; documents on other subjects need another stream and "+
+				"another run (stream.name, run)", subject)
 		}
 	}
 	return "change them (nats stream edit), or name another stream and another run (stream.name, run)"

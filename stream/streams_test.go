@@ -220,7 +220,7 @@ func TestStreams_BoundWithoutRoomIsRefused(t *testing.T) {
 	defer store.Close()
 	_, err := store.EnsureDocuments(natstest.Context(t))
 	if err == nil || !strings.Contains(err.Error(), "lower stream.max_bytes") {
-		t.Errorf("error %v, want one that says what to lower", err)
+		t.Errorf("error %v, want one that states what to lower", err)
 	}
 }
 

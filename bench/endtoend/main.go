@@ -67,7 +67,7 @@ func run() (err error) {
 	heap := flag.String("heap", "", "write a heap profile of the daemon here at the end")
 	cpuFile := flag.String("cpu", "", "write the daemon's CPU profile here")
 	script := flag.String("reader", "bench/python/read_all.py", "the reader")
-	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a process of its own")
+	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a separate process")
 	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
 	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
 	flag.Parse()

@@ -53,7 +53,7 @@ func TestServe_OverFlightAndRawSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := io.Copy(io.Discard, c); n != 3<<20|5 || err != nil {
-		t.Errorf("%d bytes came: %v", n, err)
+		t.Errorf("%d bytes arrived: %v", n, err)
 	}
 	stop()
 	if err := <-ended; err != nil {

@@ -12,7 +12,8 @@ import (
 )
 
 var bucketMethod = []table{
-	{name: "bucket-single", title: "bucket, one row length: padding beside bfd; 1M documents, pool 4096, max age 16384",
+	{name: "bucket-single", title: "bucket, one row length: padding compared with bfd; 1M documents, pool 4096, max " +
+		"age 16384",
 		print: printSingle,
 		rows: []string{
 			"loaderd gen-lengths --dist fineweb-edu -n 1000000 | " +

@@ -12,8 +12,8 @@ import (
 )
 
 var speed = []table{
-	{name: "speed", title: "bucket beside best fit and BucketLLM: documents per second of processor time", timed: true,
-		print: printBucketSpeed},
+	{name: "speed", title: "bucket compared with best fit and BucketLLM: documents per second of processor time",
+		timed: true, print: printBucketSpeed},
 	{name: "speed-methods", title: "The methods of Beyond Fixed Length, Table 1: documents per second of processor time",
 		timed: true,
 		print: printMethodSpeed},

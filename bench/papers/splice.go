@@ -16,7 +16,7 @@ var splice = []table{
 	spliceTable("splice-4096", "SPLICE, related documents in one row; pool of 4,096", false, printPackings(4096)),
 	spliceTable("splice-16384", "SPLICE, related documents in one row; pool of 16,384", false, printPackings(16384)),
 	spliceTable("splice-speed", "SPLICE, documents packed per second of processor time", true, printSpliceSpeed),
-	spliceTable("splice-queries", "SPLICE, queries per second beside bm25s and faiss", true, printQueries),
+	spliceTable("splice-queries", "SPLICE, queries per second compared with bm25s and faiss", true, printQueries),
 }
 
 func spliceTable(name, title string, timed bool, print func(*report, io.Writer) error) table {

@@ -46,16 +46,16 @@ func TestRun_RowsHaveEveryTokenOnce(t *testing.T) {
 					switch {
 					case token == 0:
 					case seen[token]:
-						t.Errorf("token %d came out twice", token)
+						t.Errorf("token %d was emitted twice", token)
 					case int64(token) > ends[row.Arrived-1]:
-						t.Errorf("token %d came out when %d documents had arrived", token, row.Arrived)
+						t.Errorf("token %d was emitted when %d documents had arrived", token, row.Arrived)
 					default:
 						seen[token] = true
 					}
 				}
 			}
 			if len(seen) != 47 {
-				t.Errorf("%d of 47 tokens came out", len(seen))
+				t.Errorf("%d of 47 tokens were emitted", len(seen))
 			}
 		})
 	}
@@ -102,7 +102,7 @@ func TestRun_RefusesInvalidInput(t *testing.T) {
 		{"", "no document lengths"},
 	} {
 		if err := run([]string{lengthsFile(t, c.text)}, io.Discard); err == nil || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("lengths %q: error %v, want one that says %s", c.text, err, c.says)
+			t.Errorf("lengths %q: error %v, want one that contains %s", c.text, err, c.says)
 		}
 	}
 	if err := run([]string{"-method", "none", lengthsFile(t, "3\n")}, io.Discard); err == nil ||

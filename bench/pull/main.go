@@ -86,7 +86,7 @@ func run() error {
 	}
 	for what, f := range map[string]figures{"pulled": out.Pulled, "published before": out.Published} {
 		if f.Missing+f.Twice+f.Elsewhere > 0 {
-			return fmt.Errorf("%s: %d documents are missing, %d are there twice, %d are elsewhere", what, f.Missing, f.Twice,
+			return fmt.Errorf("%s: %d documents are missing, %d are duplicated, %d are misplaced", what, f.Missing, f.Twice,
 				f.Elsewhere)
 		}
 	}

@@ -102,7 +102,7 @@ func exponents(figures map[string]relatedness.Metrics) (*plot.Plot, error) {
 }
 
 func counts(figures map[string]relatedness.Metrics) (*plot.Plot, error) {
-	p := newPanel("tokens of a row that come so often in it or more", "times in the row")
+	p := newPanel("tokens of a row that occur in it at least this often", "times in the row")
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 1000, 1e-4, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.ConstantTicks{{Value: 1e-4, Label: "0.01 %"},

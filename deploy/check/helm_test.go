@@ -138,7 +138,7 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 			}
 			key := head.Kind + " " + head.Metadata.Name
 			if objects[key] != nil {
-				t.Errorf("%s comes twice", key)
+				t.Errorf("%s is duplicated", key)
 			}
 			objects[key] = object
 			if head.Kind == "PrometheusRule" || strings.HasSuffix(head.Metadata.Name, "-board") { // files that exist elsewhere

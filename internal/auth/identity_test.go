@@ -280,7 +280,7 @@ func TestWatchFiles_FailedReloadKeepsPreviousData(t *testing.T) {
 		t.Helper()
 		for end := time.Now().Add(30 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("not in 30 s: %s; the log says %s", what, log.String())
+				t.Fatalf("not in 30 s: %s; the log is: %s", what, log.String())
 			}
 		}
 	}
@@ -288,7 +288,7 @@ func TestWatchFiles_FailedReloadKeepsPreviousData(t *testing.T) {
 	again <- struct{}{}
 	until("the second token lets in", func() bool { return lets("second!-0123456789") && !lets("first-0123456789") })
 	write(t, name, "a b c", 0o600)
-	until("a token that is none is told", func() bool {
+	until("a token that is none is reported", func() bool {
 		return strings.Contains(log.String(), "event=credentials.reload_failed")
 	})
 	if !lets("second!-0123456789") {
@@ -298,7 +298,7 @@ func TestWatchFiles_FailedReloadKeepsPreviousData(t *testing.T) {
 	write(t, name, "third-0123456789", 0o600)
 	until("the third token lets in by itself", func() bool { return lets("third-0123456789") })
 	if strings.Count(log.String(), "event=credentials.expiring") != 1 {
-		t.Errorf("the log says %s", log.String())
+		t.Errorf("the log is: %s", log.String())
 	}
 }
 

@@ -321,7 +321,7 @@ func TestErrors_NameFile(t *testing.T) {
 	} {
 		_, _, err := read(t, []string{filepath.Join(dir, name)}, nil, corpus.Options{Tokens: name == "image.png"})
 		if err == nil || !strings.Contains(err.Error(), name) || !strings.Contains(err.Error(), part) {
-			t.Errorf("%s: error is %v, want one that names the file and says %q", name, err, part)
+			t.Errorf("%s: error is %v, want one that names the file and contains %q", name, err, part)
 		}
 	}
 	for _, c := range []struct {

@@ -108,7 +108,7 @@ func TestParquet_RefusesUnusableColumns(t *testing.T) {
 	} {
 		_, _, err := read(t, []string{path}, nil, c.o)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%+v: error is %v, want one that names the file and says %s", c.o, err, c.want)
+			t.Errorf("%+v: error is %v, want one that names the file and contains %s", c.o, err, c.want)
 		}
 	}
 }

@@ -137,10 +137,10 @@ func TestDaemon_RestartsInSameFolderAndPorts(t *testing.T) {
 			<-batches
 		}
 		if s := get(t, d.http.url()+"/healthz"); s != "ok" {
-			t.Errorf("healthz says %q", s)
+			t.Errorf("healthz returned %q", s)
 		}
 		if s := get(t, d.http.url()+"/readyz"); s != "ready" {
-			t.Errorf("readyz says %q", s)
+			t.Errorf("readyz returned %q", s)
 		}
 		c.Flight.Listen, c.HTTP.Listen = d.flight.Addr().String(), d.http.listener.Addr().String()
 		if err := stop(d, 20*time.Second); err != nil {
@@ -155,7 +155,7 @@ func TestDaemon_RestartsInSameFolderAndPorts(t *testing.T) {
 		answer := httptest.NewRecorder()
 		d.http.server.Handler.ServeHTTP(answer, httptest.NewRequest(http.MethodGet, "http://localhost/readyz", nil))
 		if s := answer.Body.String(); answer.Code != http.StatusServiceUnavailable || strings.Contains(s, "nil") {
-			t.Errorf("readyz of a stopped daemon says %d %q", answer.Code, s)
+			t.Errorf("readyz of a stopped daemon returned %d %q", answer.Code, s)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func tells(t *testing.T, d *Daemon, parts ...string) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("readyz says %q, want %q", said, parts)
+			t.Fatalf("readyz returned %q, want %q", said, parts)
 		}
 	}
 }

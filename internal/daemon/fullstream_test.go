@@ -74,7 +74,7 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 		}
 		before := read.Load()
 		commit(t, d, before)
-		natstest.Eventually(t, "steps come again", func() bool { return read.Load() > before })
+		natstest.Eventually(t, "steps arrive again", func() bool { return read.Load() > before })
 		if err := <-published; err != nil {
 			t.Error(err)
 		}

@@ -57,11 +57,11 @@ func TestSources_MemoryGrowsLittleWithNumber(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(tokens) != sources {
-		t.Errorf("%d of %d sources have come", len(tokens), sources)
+		t.Errorf("%d of %d sources have arrived", len(tokens), sources)
 	}
 	for name, n := range tokens {
 		if n != tokens["s000"] {
-			t.Errorf("%d tokens of source %s have come, %d of s000", n, name, tokens["s000"])
+			t.Errorf("%d tokens of source %s have arrived, %d of s000", n, name, tokens["s000"])
 		}
 	}
 	runtime.GC()

@@ -203,7 +203,7 @@ func CheckTokens(t *testing.T, steps []flightclient.Batch, messages []stream.Mes
 					id := b.InputIDs[at]
 					document := got[p.Sequence]
 					if where := int(p.Start) + j; where >= len(document) || document[where] != -1 {
-						t.Fatalf("step %d row %d: token %d of document %d comes twice or is none", n, i, where, p.Sequence)
+						t.Fatalf("step %d row %d: token %d of document %d is repeated or invalid", n, i, where, p.Sequence)
 					} else {
 						document[where] = id
 					}
@@ -235,7 +235,7 @@ func Eventually(t *testing.T, ok func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("the condition did not come true")
+			t.Fatal("the condition was not met")
 		}
 	}
 }

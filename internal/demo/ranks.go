@@ -88,7 +88,8 @@ func (r *ranks) readRank(ctx context.Context, uri string, rank int, shares chan<
 		}
 		switch {
 		case tokens != b.Meta.Tokens:
-			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata says %d", rank, b.Meta.Step, tokens, b.Meta.Tokens)
+			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata states %d", rank, b.Meta.Step, tokens,
+				b.Meta.Tokens)
 		case b.Meta.Part != parts || parts > 0 && (b.Meta.Step != s.step || b.L != s.bucket):
 			return fmt.Errorf("rank %d: got part %d of step %d, with rows of %d tokens, want part %d of step %d", rank,
 				b.Meta.Part, b.Meta.Step, b.L, parts, s.step)

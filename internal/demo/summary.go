@@ -139,7 +139,7 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	if s.whole {
 		line("", "", "none that fits into one is")
 	}
-	line("oldest", humanize.Count(s.AgeMax), "documents came, at most, while one waited")
+	line("oldest", humanize.Count(s.AgeMax), "documents arrived, at most, while one waited")
 	line("speed", humanize.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s",
 		megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {

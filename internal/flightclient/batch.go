@@ -33,7 +33,7 @@ func decodeBatch(r arrow.Record, metadata []byte) (Batch, error) {
 	}
 	b.Rows, b.L = b.Meta.Rows, b.Meta.Bucket
 	if r.NumRows() != int64(b.Rows) || b.L < 1 {
-		return b, fmt.Errorf("step %d: %d rows, the metadata says %d of %d tokens", b.Meta.Step, r.NumRows(), b.Rows, b.L)
+		return b, fmt.Errorf("step %d: %d rows, the metadata states %d of %d tokens", b.Meta.Step, r.NumRows(), b.Rows, b.L)
 	}
 	for i, field := range r.Schema().Fields() {
 		column, ok := r.Column(i).(*array.List)

@@ -38,7 +38,8 @@ func TestDecode_RefusesInvalidBatches(t *testing.T) {
 		want           string
 	}{
 		{"no metadata", ``, record("input_ids", []int32{0, 2}, int32s(2)), "app_metadata"},
-		{"other rows", `{"rows":2,"bucket":2}`, record("input_ids", []int32{0, 2}, int32s(2)), "1 rows, the metadata says 2"},
+		{"other rows", `{"rows":2,"bucket":2}`, record("input_ids", []int32{0, 2}, int32s(2)),
+			"1 rows, the metadata states 2"},
 		{"no length", `{"rows":1}`, record("input_ids", []int32{0, 2}, int32s(2)), "of 0 tokens"},
 		{"uneven rows", `{"rows":2,"bucket":2}`, record("input_ids", []int32{0, 1, 4}, int32s(4)), "row 0 has values 0 to 1"},
 		{"values left over", `{"rows":1,"bucket":2}`, record("input_ids", []int32{0, 2}, int32s(3)), "3 values"},

@@ -143,12 +143,12 @@ func TestSteps_MultiRecordStepCountsOnce(t *testing.T) {
 		t.Errorf("%+v\n%+v", a.Steps, b.Steps)
 	}
 	if err := parts.Add(part(9, 128, 1, 1)); err == nil {
-		t.Error("a step is missing, and nobody says so")
+		t.Error("a step is missing, and no error was reported")
 	}
 	wrong := part(5, 128, 1, 1)
 	wrong.Rows[0][0].Doc = plan.Ref(7, 1)
 	if err := parts.Add(wrong); err == nil {
-		t.Error("a step names a source that the run does not have, and nobody says so")
+		t.Error("a step names a source that the run does not have, and no error was reported")
 	}
 }
 

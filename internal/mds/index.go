@@ -112,7 +112,7 @@ func (s Shard) check() error {
 		return fmt.Errorf("it has %d names, %d encodings and %d sizes of columns", len(s.Names), len(s.Encodings),
 			len(s.Sizes))
 	case s.Samples < 0 || s.Samples > samplesMost:
-		return fmt.Errorf("it is said to have %d samples: at most %d are read of one", s.Samples, samplesMost)
+		return fmt.Errorf("its index states %d samples: at most %d are read from one shard", s.Samples, samplesMost)
 	case s.Compression != nil && s.Zip == nil:
 		return errors.New("it is compressed, and no compressed file is named")
 	}
@@ -130,7 +130,7 @@ func (s Shard) check() error {
 			return fmt.Errorf("it names the file %q, which is not below the index", f.Name)
 		}
 		if f.Bytes < 0 || f.Bytes > shardMost {
-			return fmt.Errorf("%s is said to have %d bytes", f.Name, f.Bytes)
+			return fmt.Errorf("the index states %[2]d bytes for %[1]s", f.Name, f.Bytes)
 		}
 	}
 	return nil

@@ -49,7 +49,7 @@ func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) 
 		return nil, err
 	}
 	if int64(n) != s.Samples {
-		return nil, fmt.Errorf("it has %d samples, its index says %d: the shard is damaged, or of another index",
+		return nil, fmt.Errorf("it has %d samples, its index states %d: the shard is damaged, or belongs to another index",
 			n, s.Samples)
 	}
 	config, err := m.header(n)
@@ -69,7 +69,7 @@ func OpenShard(r io.Reader) (*Reader, error) {
 		return nil, err
 	}
 	if n > samplesMost {
-		return nil, fmt.Errorf("it is said to have %d samples: at most %d are read of one", n, samplesMost)
+		return nil, fmt.Errorf("it has %d samples: at most %d are read from one shard", n, samplesMost)
 	}
 	size, err := m.header(n)
 	if err != nil {
@@ -231,7 +231,7 @@ func (m *Reader) ended() error {
 	case io.EOF:
 		return io.EOF
 	case nil:
-		return errors.New("it goes on behind its last sample: the shard is damaged")
+		return errors.New("it has data after its last sample: the shard is damaged")
 	default:
 		return err
 	}

@@ -19,9 +19,9 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 )
 
-const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a web " +
-	"identity, or the role of the container " +
-	"or machine; they need s3:ListBucket on the bucket and s3:GetObject below it"
+const deniedS3 = "credentials are read from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE and ~/.aws, a " +
+	"web identity, or the role of the container or machine; they need s3:ListBucket on the bucket and s3:GetObject " +
+	"below it"
 
 // anonymousDuration is how long a process without credentials sends unsigned requests before it searches for
 // credentials again.

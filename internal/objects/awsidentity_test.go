@@ -192,7 +192,7 @@ func TestAWSAccess_CredentialOrder(t *testing.T) {
 				if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), x.denied) ||
 					!strings.HasPrefix(err.Error(), "s3://corpus: ") ||
 					strings.Contains(err.Error(), "topsecret") {
-					t.Errorf("%v; want that it says %q", err, x.denied)
+					t.Errorf("%v; want that it reports %q", err, x.denied)
 				}
 				if n := len(s3.Web.Requests()); n > 0 {
 					t.Errorf("%d requests without credentials", n)

@@ -18,10 +18,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 )
 
-const deniedAzure = "credentials come from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT with " +
-	"AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or else from " +
-	"AZURE_CLIENT_ID and its secret, a workload or managed identity, or `az login`; they need the role Storage Blob " +
-	"Data Reader on the container"
+const deniedAzure = "credentials are read from AZURE_STORAGE_CONNECTION_STRING, AZURE_STORAGE_ACCOUNT with " +
+	"AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN, or else from AZURE_CLIENT_ID and its secret, a workload or managed " +
+	"identity, or `az login`; they need the role Storage Blob Data Reader on the container"
 
 // azureContainer is a container of Azure Blob Storage.
 type azureContainer struct {

@@ -37,7 +37,7 @@ var defaultHints = map[Kind]string{
 	Unavailable: "asked again, it may answer",
 	NotFound:    "look at the name, and at the account or endpoint that is asked",
 	Changed: "it was written again while it was read: documents of both would be mixed. Put the former object back, or " +
-		"begin anew under another source",
+		"start again under another source",
 }
 
 func (e *Error) Error() string {

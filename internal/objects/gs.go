@@ -15,9 +15,8 @@ import (
 	"golang.org/x/oauth2/google"
 )
 
-const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default login`, or " +
-	"the machine's service account; " +
-	"they need the role Storage Object Viewer on the bucket"
+const deniedGS = "credentials are read from GOOGLE_APPLICATION_CREDENTIALS, `gcloud auth application-default " +
+	"login`, or the machine's service account; they need the role Storage Object Viewer on the bucket"
 
 // gsBucket is a bucket of Google Cloud Storage, accessed by its JSON API.
 type gsBucket struct {

@@ -141,7 +141,7 @@ func (h *hubDataset) nextPage(link string) (string, error) {
 			u, err = base.Parse(address)
 		}
 		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
-			return "", &Error{Kind: Invalid, URL: h.rootURL, Err: errors.New("the hub's listing goes on at another server")}
+			return "", &Error{Kind: Invalid, URL: h.rootURL, Err: errors.New("the hub's listing continues on another server")}
 		}
 		return u.String(), nil
 	}

@@ -44,7 +44,7 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 	}
 	if len(all) == 0 {
 		return nil, &Error{Kind: NotFound, URL: pattern, Err: fmt.Errorf("no object matches"),
-			hint: "list the bucket with its own tool to see the names that are there"}
+			hint: "list the bucket with its own tool to see the names of its objects"}
 	}
 	slices.SortFunc(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
 	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil

@@ -139,7 +139,7 @@ func TestErrors_DescribeFixWithoutSecrets(t *testing.T) {
 		_, err := objects.New(objects.Options{RetryTimeout: patience}).List(t.Context(), address)
 		if !objects.IsKind(err, want.kind) || !strings.Contains(err.Error(), want.says) ||
 			!strings.Contains(err.Error(), "/a#") {
-			t.Errorf("%d: %v; want %v that says %q and names the object", code, err, want.kind, want.says)
+			t.Errorf("%d: %v; want %v that contains %q and names the object", code, err, want.kind, want.says)
 		}
 		if s := fmt.Sprint(err); strings.Contains(s, "topsecret") || strings.Contains(s, "hunter2") {
 			t.Errorf("%d: a secret in %q", code, s)
@@ -277,7 +277,7 @@ func TestList_RefusesInvalidAddresses(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"s3://*/x": "path alone", "hf://datasets/owner": "want hf://datasets/OWNER/NAME",
 		"hf://models/a/b/c":    "want hf://datasets/OWNER/NAME",
-		"https://host/*.jsonl": "lists nothing", "ftp://x/y": "not read", "s3://bucket/[a": "bracket",
+		"https://host/*.jsonl": "lists no files", "ftp://x/y": "not read", "s3://bucket/[a": "bracket",
 		"s3://b/x": "3 to 63 letters", "s3://bucket/" + strings.Repeat("x", 1025): "longer than 1024",
 	} {
 		if _, err := objects.New(objects.Options{}).List(t.Context(), pattern); err == nil ||

@@ -89,7 +89,7 @@ func (r *reader) attempt(p []byte) (n int, err error) {
 	case r.ctx.Err() != nil:
 		return 0, r.ctx.Err()
 	case quiet:
-		err = fmt.Errorf("nothing came for %v", idleTimeout)
+		err = fmt.Errorf("no data arrived for %v", idleTimeout)
 	case err == io.EOF:
 		err = errors.New("the connection was cut")
 	}

@@ -178,7 +178,7 @@ func (b *s3Bucket) convertError(ctx context.Context, client *s3.Client, name str
 	case "NoSuchBucket":
 		e.Kind, e.Err = NotFound, errors.New("there is no such bucket")
 	case "NoSuchKey":
-		e.Kind, e.Err = NotFound, errors.New("there is no such object any more")
+		e.Kind, e.Err = NotFound, errors.New("the object no longer exists")
 	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable":
 		e.Kind = Unavailable
 	case "PreconditionFailed", "InvalidRange":

@@ -219,7 +219,7 @@ func refused(t *testing.T, x server) {
 	}
 	x.deny(t)
 	_, err = objects.New(objects.Options{RetryTimeout: patience}).List(t.Context(), x.scheme+"://"+bucket+"/**")
-	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials come from") ||
+	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials are read from") ||
 		strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("with a wrong secret: %v", err)
 	}

@@ -44,7 +44,7 @@ func (s *Stores) statAddress(ctx context.Context, address string) (o Object, err
 		return o, fmt.Errorf("%s is no web address", o.URL)
 	}
 	if strings.ContainsAny(u.Path, "*?[{") {
-		return o, fmt.Errorf("%s: a web server lists nothing: give each address by itself, without * and the like", o.URL)
+		return o, fmt.Errorf("%s: a web server lists no files: give each address separately, without patterns", o.URL)
 	}
 	s.mu.Lock()
 	s.webAddresses[o.URL] = address
@@ -106,7 +106,7 @@ func (w *webServer) stat(ctx context.Context, o Object) (Object, error) {
 	default:
 		return o, responseError(answer, o.URL, deniedWeb)
 	}
-	return o, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("the server does not say how large it is"),
+	return o, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("the server does not report its size"),
 		hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
 }
 

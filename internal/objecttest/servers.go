@@ -155,7 +155,7 @@ func start(tb testing.TB, port, program string, args ...string) string {
 			}
 		}
 		said, _ := os.ReadFile(file.Name())
-		tb.Fatalf("%s does not come up: %v\n%s", filepath.Base(program), err, said)
+		tb.Fatalf("%s does not start: %v\n%s", filepath.Base(program), err, said)
 	}
 }
 

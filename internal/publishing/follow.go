@@ -116,8 +116,7 @@ func (p *Session) publishFiles(ctx context.Context, f FollowOptions, queue *publ
 		case state == publish.Changed:
 			p.summary.Skipped[string(reasonChanged)]++
 			f.Warn(fmt.Sprintf("%s has changed since it was published, and nothing of it is published again: give new "+
-				"documents in files of their own, "+
-				"or publish it without --follow, which adds what is new", name))
+				"documents in new files, or publish it without --follow, which adds what is new", name))
 		}
 	}
 	if len(fresh) == 0 {
@@ -173,7 +172,7 @@ func (f FollowOptions) openInput(ctx context.Context, name string) (*corpus.Inpu
 	case err != nil:
 		return nil, err
 	case len(inputs) != 1:
-		return nil, fmt.Errorf("%s stands for several files: publish its folder without --follow", name)
+		return nil, fmt.Errorf("%s matches several files: publish its folder without --follow", name)
 	}
 	return inputs[0], nil
 }

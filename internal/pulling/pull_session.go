@@ -114,7 +114,7 @@ func (f *pullSession) readListing(ctx context.Context) (all []objects.Object, er
 	}
 	if len(all) != f.record.Objects {
 		return nil, fmt.Errorf(
-			"the listing of stream %s has %d objects where its record says %d: restore its bucket from a backup",
+			"the listing of stream %s has %d objects where its record states %d: restore its bucket from a backup",
 			f.docs.Config().Name, len(all), f.record.Objects)
 	}
 	return all, nil
@@ -212,7 +212,7 @@ func (f *pullSession) resumePosition(ctx context.Context) error {
 		return err
 	}
 	if !stream.Created(info).Equal(f.created) {
-		return errors.New("the stream was made anew: it is filled from the beginning")
+		return errors.New("the stream was created again: it is filled from the beginning")
 	}
 	last := info.State.LastSeq
 	switch {
@@ -262,8 +262,8 @@ func (f *pullSession) checkLastDocument(ctx context.Context, input string, last 
 }
 
 func (f *pullSession) foreignDocumentError(last uint64) error {
-	return fmt.Errorf("document %d of stream %s does not come from %s: somebody else publishes there. Stop them, and "+
-		"begin under another source; a source is pulled, or published to",
+	return fmt.Errorf("document %d of stream %s is not from %s: another client publishes to the stream. Stop it, and "+
+		"start again under another source; documents of a source are either pulled or published",
 		last, f.docs.Config().Name, strings.Join(f.Status().From, ", "))
 }
 
@@ -321,7 +321,7 @@ func (f *pullSession) appendBatch(ctx context.Context, b batch) error {
 			return ctx.Err()
 		case errors.Is(conn.AsFull(err), conn.ErrFull):
 			f.setWaitReason(
-				"the stream is full: it goes on when documents are released (serve.retention: purge), or with a larger " +
+				"the stream is full: publishing continues when documents are purged (serve.retention: purge), or with a larger " +
 					"stream.max_bytes")
 			n = max(1, (n+1)/2)
 		case conn.IsWrongLastSequence(err):

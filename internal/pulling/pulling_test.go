@@ -87,7 +87,7 @@ func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(wait); !is(); {
 		if time.Now().After(deadline) {
-			t.Fatalf("waited in vain for %s", what)
+			t.Fatalf("gave up waiting for %s", what)
 		}
 		<-time.After(10 * time.Millisecond)
 	}
@@ -286,7 +286,7 @@ func TestPuller_StopsOnOtherPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.Put("o/n", "data/01.jsonl", objecttest.Lines("new", 10, 100))
-	until(t, "the trouble", func() bool { return strings.Contains(p.Status().Trouble, "somebody else publishes") })
+	until(t, "the trouble", func() bool { return strings.Contains(p.Status().Trouble, "another client publishes") })
 	st, err := docs.EnsureDocuments(t.Context())
 	if err != nil || st.CachedInfo().State.LastSeq != 51 {
 		t.Errorf("the stream ends with %d, want 51 (%v)", st.CachedInfo().State.LastSeq, err)

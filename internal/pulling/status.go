@@ -15,7 +15,7 @@ func (s Status) Sentence() (what, do string) {
 		from)
 	switch {
 	case s.Trouble != "":
-		return "documents of " + from + " do not come: " + s.Trouble, "mend that: it is tried again by itself"
+		return "documents of " + from + " do not arrive: " + s.Trouble, "fix the cause: loaderd retries automatically"
 	case s.Complete:
 		return "all " + humanize.Count(int64(s.Objects)) + " objects of " + from + " are read, and the source is sealed", ""
 	case s.Waits != "":

@@ -59,7 +59,7 @@ func (r *Report) reasons(w Result) []string {
 		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", humanize.Count(r.longestRow()))
 	case n <= 0:
 		cuts = fmt.Sprintf(
-			"cuts only the %s of the documents that are longer than the longest row, no more often than it demands",
+			"cuts only the %s of the documents that are longer than the longest row, and only as often as that requires",
 			formatPercent(r.Lengths.Longer))
 	default:
 		cuts = fmt.Sprintf(

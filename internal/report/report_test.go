@@ -86,19 +86,19 @@ func TestReport_BestMethodMeetsCriteria(t *testing.T) {
 	}
 	why := strings.Join(r.Why, " ")
 	for _, part := range []string{
-		"bfd cuts only the 10.8 % of the documents that are longer than the longest row, no more often than it demands, " +
-			"and drops and repeats nothing.",
+		"bfd cuts only the 10.8 % of the documents that are longer than the longest row, and only as often as that " +
+			"requires, and drops and repeats nothing.",
 		"concat pads less, 0.0022 %, but makes 32 needless cuts in a hundred documents.",
 	} {
 		if !strings.Contains(why, part) {
-			t.Errorf("%q does not say %q", why, part)
+			t.Errorf("%q does not contain %q", why, part)
 		}
 	}
 	r = compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
 	if have, want := strings.Join(r.Why, " "),
 		"bfd keeps every document whole, and drops and repeats nothing. Padding takes 25.0 % of its slots: whole "+
 			"documents of these lengths do not fill these rows. "; !strings.HasPrefix(have, want) {
-		t.Errorf("it says %q, want %q", have, want)
+		t.Errorf("it reports %q, want %q", have, want)
 	}
 	// With several row lengths, methods that are equal otherwise are ranked by the cost of their rows.
 	r = compared(t, []int32{64, 64, 64, 256}, []int{64, 256}, "bfd", "naive")
@@ -116,7 +116,7 @@ func TestReport_BestMethodMeetsCriteria(t *testing.T) {
 	r = compared(t, []int32{8, 8, 8, 3, 5, 8}, []int{8}, "bfd")
 	if have, want := strings.Join(r.Why, " "),
 		"Half of the documents wait for none, and none waits for more than 2 later ones."; !strings.HasSuffix(have, want) {
-		t.Errorf("it says %q", have)
+		t.Errorf("it reports %q", have)
 	}
 	if r = compared(t, nil, []int{8}); r.Best != "" || len(r.Why) > 0 {
 		t.Errorf("of nothing %s is chosen: %v", r.Best, r.Why)

@@ -68,7 +68,7 @@ var (
 			func(s *simulation.Source) float64 {
 				return float64(s.LeftOut.Split + s.LeftOut.Short + s.LeftOut.Long)
 			}, formatShort),
-		sourceColumn("not reached", "documents", "documents that no epoch came to before the run ended",
+		sourceColumn("not reached", "documents", "documents that no epoch reached before the run ended",
 			func(s *simulation.Source) float64 { return float64(s.LeftOut.NotReached) }, formatShort),
 	}
 	mixedColumns = []column{

@@ -104,7 +104,7 @@ func (m *Migration) addRun(ctx context.Context, k runstate.Run) error {
 		return nil
 	case listed.State == Unreadable:
 		return fmt.Errorf(
-			"run %s cannot be read: %s: mend it (loaderd run repair), or name the runs to copy one by one (--run)",
+			"run %s cannot be read: %s: repair it (loaderd run repair), or name the runs to copy one by one (--run)",
 			k.Name, listed.Problem)
 	case len(listed.Sources) != 1 || listed.Sources[0].Stream != m.From.Config().Name:
 		return nil

@@ -186,7 +186,7 @@ func TestFork_ContainsRemainingDocuments(t *testing.T) {
 	}
 	for token, n := range seen {
 		if n != 1 {
-			t.Fatalf("token %d of document %d comes %d times", token.Start, token.Doc, n)
+			t.Fatalf("token %d of document %d occurs %d times", token.Start, token.Doc, n)
 		}
 	}
 	if len(seen) != want {

@@ -44,7 +44,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	}
 	switch {
 	case w.Name == "":
-		return w, errors.New("a word of nobody")
+		return w, errors.New("a heartbeat without a name")
 	case len(w.Reading) > api.MaxRanks || len(w.Events) > api.MaxEvents:
 		return w, fmt.Errorf("%d ranks, %d events", len(w.Reading), len(w.Events))
 	}

@@ -57,8 +57,8 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 		return nil, fmt.Errorf("the index (TNTIDX) is damaged: its ids are %s of %d bytes each. Make it again with "+
 			"Megatron's tools/preprocess_data.py", name, size)
 	case idxSize == fairseqHeader+sections:
-		return nil, errors.New("the index (TNTIDX) is one of fairseq, which does not say where documents end: make it " +
-			"again with Megatron's tools/preprocess_data.py")
+		return nil, errors.New("the index (TNTIDX) is in fairseq's format, which does not store where documents end: make " +
+			"it again with Megatron's tools/preprocess_data.py")
 	case documents > math.MaxInt64/64:
 		return nil, fmt.Errorf("the index (TNTIDX) is damaged: it names %d documents", documents)
 	case documents == 0:

@@ -42,7 +42,7 @@ func NewNPYStream(r io.Reader, c Boundaries) (*Stream, error) {
 	}
 	switch order := npyOrder.FindStringSubmatch(header); {
 	case order == nil:
-		return nil, errors.New("its NumPy header does not say the order of its values")
+		return nil, errors.New("its NumPy header does not state the order of its values")
 	case len(shape) == 0 || len(shape) > 2:
 		return nil, fmt.Errorf("its array has %d dimensions: want 1, or 2 with a document in each row", len(shape))
 	case len(shape) == 2 && order[1] == "True":
@@ -84,7 +84,7 @@ func npyHeader(r io.Reader) (string, error) {
 		return "", fmt.Errorf("version %d of NumPy's format is not known", fixed[6])
 	}
 	if length > maxNPYHeader {
-		return "", fmt.Errorf("its NumPy header is said to have %d bytes, at most %d can be", length, maxNPYHeader)
+		return "", fmt.Errorf("its NumPy header has %d bytes, at most %d are allowed", length, maxNPYHeader)
 	}
 	header := make([]byte, length)
 	if _, err := io.ReadFull(r, header); err != nil {

@@ -29,8 +29,8 @@ func (c Boundaries) isSet() bool { return c.End != nil || c.Begin != nil }
 
 // ErrNoBoundaries is the error for ids without document boundaries.
 var ErrNoBoundaries = errors.New(
-	"it holds token ids one behind the other, and nothing says where a document ends: name " +
-		"the id that ends each, or the one that begins each")
+	"it holds consecutive token ids without document boundaries: name the id that ends each document, or the one that " +
+		"begins each")
 
 // Stream reads documents from consecutive ids.
 type Stream struct {
@@ -122,7 +122,7 @@ func (s *Stream) readID() (id uint32, ok bool, err error) {
 	}
 	if s.read == s.total {
 		if _, err := s.r.Peek(1); err == nil {
-			return 0, false, fmt.Errorf("it holds more than the %d ids that it says: the file is damaged", s.total)
+			return 0, false, fmt.Errorf("it holds more than the %d ids that its header states: the file is damaged", s.total)
 		} else if err != io.EOF {
 			return 0, false, err
 		}

@@ -97,7 +97,7 @@ func TestStream_SplitsAtBoundaryToken(t *testing.T) {
 			want: []string{"[1 2]", "[9 3]", "[9]", "[9 4]"}},
 		{name: "neither", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NewRawStream(bytes.NewReader(short), of("uint16"), tokenfiles.Boundaries{})
-		}, err: "where a document ends"},
+		}, err: "without document boundaries"},
 		{name: "half an id", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NewRawStream(bytes.NewReader(short[:7]), of("uint16"), end)
 		}, want: []string{"[1 2 9]"}, err: "behind 3 ids, is cut off"},
@@ -148,7 +148,7 @@ func TestStream_SplitsAtBoundaryToken(t *testing.T) {
 		}, err: "out of range"},
 		{name: "NumPy, a huge header", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NewNPYStream(strings.NewReader(tokenfiles.NPYMagic+"\x02\x00\xff\xff\xff\xff"), end)
-		}, err: "its NumPy header is said to have"},
+		}, err: "its NumPy header has"},
 		{name: "llm.c", open: func() (*tokenfiles.Stream, error) {
 			return tokenfiles.NewLLMCStream(bytes.NewReader(llmc(20240520, 1, 7, short)), begin)
 		}, want: []string{"[1 2]", "[9 3]", "[9]", "[9 4]"}},
@@ -277,7 +277,7 @@ func TestMegatron_ReadsAndRefuses(t *testing.T) {
 		{name: "legacy cut off", idx: cutBy(8, legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3)), bin: bin,
 			err: "damaged or cut off"},
 		{name: "of fairseq", idx: fairseqIndex(8, 2, []int64{2, 1, 3}), bin: bin,
-			err: "one of fairseq, which does not say where documents end"},
+			err: "in fairseq's format, which does not store where documents end"},
 		{name: "legacy, ids cut off", idx: legacyIndex(8, 2, []int64{2, 1, 3}, 0, 3), bin: bin[:11],
 			err: "sequence 2 is 3 ids from byte 6 on"},
 		{name: "legacy, another size", idx: legacyIndex(4, 3, nil, 0), err: "int32 of 3 bytes each"},

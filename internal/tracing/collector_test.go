@@ -116,7 +116,7 @@ func TestTracer_LogsRejectedSpans(t *testing.T) {
 			}))
 			t.Cleanup(server.Close)
 			if log := export(t, server.URL); test.want == "" && log != "" || !strings.Contains(log, test.want) {
-				t.Errorf("the log says %q, want %q", log, test.want)
+				t.Errorf("the log is %q, want %q", log, test.want)
 			}
 		})
 	}

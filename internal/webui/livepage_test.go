@@ -348,7 +348,7 @@ func TestEvents_StatusAndErrors(t *testing.T) {
 	}
 	t.Run("a failure passes", func(t *testing.T) {
 		f.set(func(f *fake) {
-			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "nobody plans", Advice: "wait"}
+			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "no leader", Advice: "wait"}
 		})
 		name, data := next()
 		for name == "status" {

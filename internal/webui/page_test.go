@@ -112,7 +112,7 @@ func TestPage_ShowsEverySection(t *testing.T) {
 		})
 		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
 		if note := browsertest.Eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
-			t.Errorf("before it was %q; the note says %s", before, p.Text("#history-note"))
+			t.Errorf("before it was %q; the note shows %s", before, p.Text("#history-note"))
 		}
 		f.set(func(f *fake) { f.past = madeUpHistory() })
 	})

@@ -25,7 +25,7 @@ func protect(c Config, next http.Handler) http.Handler {
 	}
 	origins := http.NewCrossOriginProtection()
 	origins.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		writeError(w, &fault.Error{Reason: fault.Forbidden, Message: "the request comes from a page of another site",
+		writeError(w, &fault.Error{Reason: fault.Forbidden, Message: "the request is from a page of another site",
 			Advice: "send it from this daemon's own page, or by a program"})
 	}))
 	next = origins.Handler(next)

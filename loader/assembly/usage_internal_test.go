@@ -49,7 +49,7 @@ func TestContentCache_EvictsUnneededFirst(t *testing.T) {
 		}, false},
 		{"a later step needs it too", func(c *contentCache) { c.touch(1, 5); c.setNeeded(5) }, true},
 		{"it comes in another epoch", func(c *contentCache) { c.setNeeded(1); c.onDocument(1, 99, contentOf(size)) }, true},
-		{"no reader has come, and it is new", func(*contentCache) {}, true},
+		{"no reader has arrived, and it is new", func(*contentCache) {}, true},
 		{"no reader is there, and steps go on", func(c *contentCache) {
 			c.setNeeded(1)
 			c.setNeeded(state.NoStep)

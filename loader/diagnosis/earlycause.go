@@ -24,7 +24,7 @@ func (w *wait) firstStepCause() *fault.Error {
 	}
 	switch {
 	case w.Planned > 0 && p.Shortage.Flushes:
-		sentence += ": enough documents are there"
+		sentence += ": enough documents have arrived"
 	case w.Planned > 0:
 		sentence += ": more documents are needed"
 	default:
@@ -51,7 +51,7 @@ func (w *wait) firstStepCause() *fault.Error {
 		detail += "; " + skipped
 	}
 	return stallError(fault.PoolFilling, sentence, detail,
-		"wait, or end the run with loaderd seal when no more documents come", nil)
+		"wait, or end the run with loaderd seal if no further documents will arrive", nil)
 }
 
 // untilFlush estimates the time until an early flush is due; ok is false without evidence.

@@ -240,7 +240,7 @@ func (w *wait) checkOpening() *fault.Error {
 	}
 	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.StreamName(),
 		humanize.Time(time.Since(r.Opening.Since)))
-	return stallError(fault.SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
+	return stallError(fault.SourceDown, sentence, detail, "check the NATS server; the daemon retries automatically", nil)
 }
 
 // checkReplay checks whether the leader has not finished the replay of the plan log.
@@ -249,10 +249,10 @@ func (w *wait) checkReplay() *fault.Error {
 		return nil
 	}
 	p := &w.Report.PlanStats
-	sentence := fmt.Sprintf("Planning again after a restart: %s are planned",
+	sentence := fmt.Sprintf("Replaying after a restart: %s are planned",
 		humanize.Things(int(p.Cursor.Last()), "document"))
 	if len(p.Sources) == 1 {
-		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1,
+		sentence = fmt.Sprintf("Replaying after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1,
 			w.Report.PublishedDocuments())
 	}
 	detail := ""
@@ -272,7 +272,7 @@ func (w *wait) checkRankBehind() *fault.Error {
 	steps := humanize.Things(int(w.Step-min(w.Step, b.Step)), "step")
 	return stallError(fault.RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.Name(), b.Job, steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.Options.Ahead),
-		"look at that rank; the plan goes on when it does",
+		"look at that rank; planning continues when it reads on",
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World),
 			"rank_step": strconv.FormatUint(b.Step, 10)})
 }
@@ -285,7 +285,7 @@ func (w *wait) checkSourceDown() *fault.Error {
 	}
 	return stallError(fault.SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.streamName(),
 		humanize.Time(time.Since(s.DownSince))), s.DownReason,
-		"check the NATS server; the daemon reconnects by itself",
+		"check the NATS server; the daemon reconnects automatically",
 		map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
 
@@ -397,10 +397,10 @@ func (w *wait) dryAdvice() string {
 	case !w.Report.IsMultiSource() && w.source.Last == 0:
 		return "publish documents with loaderd publish"
 	case lacks.Flushes && w.Options.Linger > 0:
-		return fmt.Sprintf("%swait: what is there is packed when the stream has been quiet for %s (serve.linger)",
+		return fmt.Sprintf("%swait: buffered documents are packed when the stream has been quiet for %s (serve.linger)",
 			publish, w.Options.Linger)
 	case lacks.Flushes:
-		return publish + "pack what is there with loaderd flush"
+		return publish + "pack the buffered documents with loaderd flush"
 	case w.Report.IsMultiSource():
 		return publish + "end this source with loaderd seal " + w.nextSource().Name
 	case !lacks.Early || lacks.Packed == 0:
@@ -470,7 +470,7 @@ func (w *wait) checkConnection() *fault.Error {
 		return nil
 	}
 	return stallError(fault.SourceDown, "Waiting for NATS, "+humanize.Time(time.Since(c.Since)), c.Error,
-		"check the NATS server; the daemon reconnects by itself",
+		"check the NATS server; the daemon reconnects automatically",
 		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
 }
 

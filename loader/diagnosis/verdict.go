@@ -336,5 +336,5 @@ func Failure(err error) *fault.Error {
 		return e
 	}
 	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err,
-		Advice: "read the daemon's log, mend the cause and restart it"}
+		Advice: "read the daemon's log, fix the cause and restart it"}
 }

@@ -112,8 +112,8 @@ func (f *Follower) Join(run string, place state.RankID, step uint64, client stat
 func LeaderUnknownError(step, planned uint64) error {
 	return &fault.Error{Reason: fault.NotLeading,
 		Message: fmt.Sprintf(
-			"this daemon knows %d steps of the plan, and has not heard from one that leads whether there is a step %d",
-			planned, step), Advice: "wait: one will lead within seconds; when none does, look at the daemons' logs and the " +
+			"this daemon knows %d steps of the plan, and no leader has reported whether step %d exists",
+			planned, step), Advice: "wait: a leader is elected within seconds; if none is, look at the daemons' logs and the " +
 			"JetStream servers"}
 }
 

@@ -43,7 +43,7 @@ func TestReaders_DemandMatchesAllReaders(t *testing.T) {
 				next := r.next + uint64(rapid.IntRange(0, 1).Draw(t, "step"))
 				s.move(r, next, rapid.SampledFrom([]uint64{r.neededStep, r.next}).Draw(t, "reads"))
 				if s.matchesDemand(told, job) && !reflect.DeepEqual(told, s.demand()) {
-					t.Fatalf("the leader is not told of %+v and holds %+v", s.demand(), told)
+					t.Fatalf("the leader did not receive %+v and holds %+v", s.demand(), told)
 				}
 				told = s.demand()
 			}

@@ -228,7 +228,7 @@ func (a *auditor) checkTokenCounts() error {
 	a.result.Ended = a.applier.End != nil
 	if out := counts.Tokens - a.result.Repeated + a.result.Dropped + a.result.Waiting; out != fed {
 		return fmt.Errorf(
-			"behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
+			"after document %s: %d tokens were read, but %d in steps - %d repeated + %d dropped + %d buffered are %d",
 			planner.Cursor(), fed, counts.Tokens, a.result.Repeated, a.result.Dropped, a.result.Waiting, out)
 	}
 	if a.progress != nil {

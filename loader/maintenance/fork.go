@@ -78,7 +78,7 @@ func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h 
 	}
 	if p, err = p.Fork(c, more); err != nil {
 		return h, &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
+			Message: fmt.Sprintf("the configuration cannot continue run %[2]s at step %[1]d: %v", f.step, f.parent.Run, err),
 			Advice:  "correct the configuration of the new run"}
 	}
 	h = planrecord.Header{Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name,
@@ -129,7 +129,7 @@ func checkDocuments(old planrecord.Header, c runconfig.Config) error {
 		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run,
 				strings.Join(lost, ", ")),
-			Advice: "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
+			Advice: "keep these; leave out a column or value that is no longer wanted with documents.columns.NAME.type: none"}
 	}
 	return nil
 }

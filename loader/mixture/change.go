@@ -59,7 +59,7 @@ func (m *Mixture) ApplyChange(c Change, begins map[string]SourceRange) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
 		begin, ok := begins[name]
 		if !ok {
-			return fmt.Errorf("it is not said where source %s begins", name)
+			return fmt.Errorf("the beginning of source %s is missing", name)
 		}
 		s, err := newSource(name, c.Add[name], begin)
 		if err != nil {

@@ -93,7 +93,7 @@ func New(c Config, begins map[string]SourceRange) (*Mixture, error) {
 	for i, name := range names {
 		begin, ok := begins[name]
 		if !ok {
-			return nil, fmt.Errorf("mix sources: it is not said where %s begins", name)
+			return nil, fmt.Errorf("mix sources: the beginning of %s is missing", name)
 		}
 		s, err := newSource(name, c.Sources[name], begin)
 		if err != nil {

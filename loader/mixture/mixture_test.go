@@ -369,7 +369,7 @@ func TestApplyChange_RefusesInvalidChanges(t *testing.T) {
 		"they are [a]":        {Weights: weights(1, 1), Remove: []string{"b"}},
 		"epochs: 0":           {Weights: weights(1, 1, 1), Add: map[string]mixture.Source{"c": {Weight: 1}}},
 		"source c has no":     {Weights: weights(1, 1), Add: map[string]mixture.Source{"c": plain(1)}},
-		"not said where source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1},
+		"the beginning of source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1},
 			Add: map[string]mixture.Source{"e": plain(1)}},
 	} {
 		if err := m.ApplyChange(change, begins); err == nil || !strings.Contains(err.Error(), want) {

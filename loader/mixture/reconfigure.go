@@ -62,7 +62,7 @@ func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 		}
 		begin, ok := begins[name]
 		if !ok {
-			return fmt.Errorf("mix sources: it is not said where %s begins", name)
+			return fmt.Errorf("mix sources: the beginning of %s is missing", name)
 		}
 		s, err := newSource(name, c.Sources[name], begin)
 		if err != nil {

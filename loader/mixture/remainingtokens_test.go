@@ -22,7 +22,7 @@ func TestRemainingTokens_EqualsTokensToEnd(t *testing.T) {
 			c.Mix.End, c.Mix.Schedule = mixture.EndFirst, []mixture.Point{point(5000, 0, 0, 0.5, 0.5),
 				point(20000, 999, 1, 0.001, 0.001)}
 		},
-		"a weight that comes late": func(c *mixture.Config) {
+		"a weight that arrives late": func(c *mixture.Config) {
 			c.Sources["math"] = mixture.Source{Weight: 0, Epochs: 3}
 			c.Mix.End, c.Mix.Schedule = mixture.EndFirst, []mixture.Point{point(1e9, 50, 0, 0, 1)}
 		},

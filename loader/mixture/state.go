@@ -140,7 +140,7 @@ func (m *Mixture) checkState() error {
 	for _, s := range m.sources {
 		switch {
 		case names[s.name]:
-			return fmt.Errorf("source %s comes twice", s.name)
+			return fmt.Errorf("source %s is duplicated", s.name)
 		case s.sealed && (s.last+1 < s.initialRange.First || s.taken > s.documentCount()):
 			return fmt.Errorf("%d documents of source %s are taken, from %d on, and it ends behind %d", s.taken, s.name,
 				s.initialRange.First, s.last)

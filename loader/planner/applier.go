@@ -68,9 +68,9 @@ func (a *Applier) AddDocument(d plan.Arrival) (Ready, error) {
 	case a.Ended:
 		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind arrival %d", d.Sequence, a.Planner.Clock())
 	case a.Planner.HasInheritance():
-		return Ready{}, fmt.Errorf("plan document %d: what the run inherited comes first", d.Sequence)
+		return Ready{}, fmt.Errorf("plan document %d: documents that the run inherited must be added first", d.Sequence)
 	case a.isControlDue():
-		return Ready{}, fmt.Errorf("plan document %d: %s comes first", d.Sequence, a.Pending[0])
+		return Ready{}, fmt.Errorf("plan document %d: %s must be applied first", d.Sequence, a.Pending[0])
 	}
 	steps, err := a.Planner.Add(d)
 	if err != nil {
@@ -153,7 +153,7 @@ func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bo
 			if !slices.EqualFunc(c.SourceBegins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool {
 				return b.Name == name
 			}) {
-				return errors.New("it does not say where each source that it adds begins, in the order of their names")
+				return errors.New("it must state where each added source begins, in the order of their names")
 			}
 			return m.ApplyChange(c.Change, sourceRanges(c.SourceBegins))
 		}, c.Infos()...)

@@ -118,8 +118,8 @@ func TestApplier_RefusesAnotherOrder(t *testing.T) {
 		"a document before a control": {func(a *planner.Applier) error {
 			a.Record(planrecord.Flush{Arrival: 3})
 			return feed(a, 4)
-		}, "flush behind arrival 3 comes first"},
-		"a control that comes late": {func(a *planner.Applier) error {
+		}, "flush behind arrival 3 must be applied first"},
+		"a control that arrives late": {func(a *planner.Applier) error {
 			if err := feed(a, 4); err != nil {
 				return err
 			}

@@ -73,7 +73,8 @@ func (p *Planner) keepForkSteps() {
 func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, error) {
 	old := p.sources
 	if newNaming(c.Documents) != newNaming(p.config.Documents) {
-		return nil, fmt.Errorf("documents.multiple_per_message: %v: want %v, as the run had it: what waits is named by that",
+		return nil, fmt.Errorf("documents.multiple_per_message: %v: want %v, as in the run: the names of buffered "+
+			"documents depend on it",
 			c.Documents.MultiplePerMessage, p.config.Documents.MultiplePerMessage)
 	}
 	if err := old.mix.Reconfigure(c.Mixture(), sourceRanges(more)); err != nil {

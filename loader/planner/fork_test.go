@@ -107,7 +107,7 @@ func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 			t.Fatal(err)
 		}
 		if err := order.CheckEntry(e); err == nil {
-			t.Fatalf("part %d comes twice", i)
+			t.Fatalf("part %d is duplicated", i)
 		}
 		h.State = append(h.State, e.(planrecord.ForkState).State...)
 	}
@@ -256,7 +256,7 @@ func TestFork_OtherConfigurationPlansRest(t *testing.T) {
 		counts, packed := run.applier.Planner.Counts()
 		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.UsedTokens ||
 			run.applier.Planner.BufferedTokens() != 0 {
-			t.Fatalf("%d tokens were taken, %d came out", run.applier.UsedTokens, have)
+			t.Fatalf("%d tokens were taken, %d were emitted", run.applier.UsedTokens, have)
 		}
 		learn(run.steps)
 		if once && onceOnly(run.header.Config, run.applier.Planner) {
@@ -273,7 +273,7 @@ func TestFork_OtherConfigurationPlansRest(t *testing.T) {
 				first := emitted[token{ref, at}]
 				for range x.Length {
 					if n := emitted[token{ref, at}]; n != first {
-						t.Fatalf("token %d of document %d of source %d came %d times, the first of its document %d times", at,
+						t.Fatalf("token %d of document %d of source %d occurred %d times, the first of its document %d times", at,
 							plan.RefSequence(ref), plan.RefSource(ref), n, first)
 					}
 					delete(emitted, token{ref, at})
@@ -282,12 +282,12 @@ func TestFork_OtherConfigurationPlansRest(t *testing.T) {
 				sum += first * x.Length
 			}
 			if sum != n {
-				t.Fatalf("%d tokens of document %d of source %d came, %d were taken", sum, plan.RefSequence(ref),
+				t.Fatalf("%d tokens of document %d of source %d arrived, %d were taken", sum, plan.RefSequence(ref),
 					plan.RefSource(ref), n)
 			}
 		}
 		if len(emitted) > 0 {
-			t.Fatalf("tokens came that were not taken: %v", emitted)
+			t.Fatalf("tokens arrived that were not taken: %v", emitted)
 		}
 	})
 }

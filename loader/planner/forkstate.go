@@ -19,7 +19,7 @@ import (
 // newForkPlanner returns the planner of a fork.
 func newForkPlanner(h planrecord.Header) (*Planner, error) {
 	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
-		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State,
+		return nil, fmt.Errorf("run %s begins with a state of %d bytes, but has %d", h.Run, h.Parent.State,
 			len(h.State))
 	}
 	infos := h.Infos()
@@ -137,7 +137,7 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 	inside := func(x packonline.Piece) bool { return x.Start > 0 }
 	if !slices.IsSortedFunc(p.fork.inheritedDocuments, ascending) ||
 		slices.ContainsFunc(p.fork.inheritedDocuments, inside) {
-		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival",
+		r.Fail(fmt.Errorf("%d remaining documents are not in the order of their arrival",
 			len(p.fork.inheritedDocuments)))
 	}
 	encoded := r.Bytes(int(r.BoundedUvarint(uint64(len(r.Buf)))))

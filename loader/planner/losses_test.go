@@ -52,7 +52,7 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 			}
 		}
 		if s.Masked != without || whole != nil && s.MaskedSegmentStarts != first {
-			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it says %d and %d", s.Index,
+			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it reports %d and %d", s.Index,
 				without, first, s.Masked, s.MaskedSegmentStarts)
 		}
 		masked += without
@@ -91,7 +91,7 @@ func comes(t *rapid.T, labels map[token]int, ref uint64, times func(token int) i
 			want = times(int(at))
 		}
 		if got := labels[token{ref, at}]; got != want {
-			t.Fatalf("token %d of document %d of source %d came with its loss %d times, want %d", at, plan.RefSequence(ref),
+			t.Fatalf("token %d of document %d of source %d arrived with its loss %d times, want %d", at, plan.RefSequence(ref),
 				plan.RefSource(ref), got, want)
 		}
 		delete(labels, token{ref, at})

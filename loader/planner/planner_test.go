@@ -171,7 +171,7 @@ func TestPlanner_RestoredAtEveryDocumentMakesSamePlan(t *testing.T) {
 			return lossOf(arrivals[ref-1])
 		}, func([]packonline.Piece) bool { return c.Attention == runconfig.AttentionRow })
 		if masked != counts.MaskedTokens {
-			t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
+			t.Fatalf("%d tokens have no loss, the counts have %d", masked, counts.MaskedTokens)
 		}
 		if onceOnly(c, steady) {
 			for ref, tokens := range used {

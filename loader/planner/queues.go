@@ -188,7 +188,7 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 			case r.Err != nil:
 				return
 			case arrived < last:
-				r.Fail(errors.New("rows wait in another order than they came"))
+				r.Fail(errors.New("rows are not in the order of their arrival"))
 			case q.maxWait > 0 && now-arrived >= q.maxWait:
 				r.Fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", now-arrived, q.maxWait))
 			}

@@ -298,7 +298,7 @@ func (b *sourcesRun) check(t *rapid.T) {
 	})
 	counts, packed := planner.Counts()
 	if masked != counts.MaskedTokens {
-		t.Fatalf("%d tokens have no loss, the counts say %d", masked, counts.MaskedTokens)
+		t.Fatalf("%d tokens have no loss, the counts have %d", masked, counts.MaskedTokens)
 	}
 	if onceOnly(b.header.Config, planner) {
 		for ref, n := range b.tokens {
@@ -310,12 +310,12 @@ func (b *sourcesRun) check(t *rapid.T) {
 		total += n
 	}
 	if packed.Dropped+packed.Repeated+counts.LeftTokens == 0 && !maps.Equal(emitted, b.tokens) {
-		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.UsedTokens,
+		t.Fatalf("%d tokens of %d documents arrived, %d of %d were taken", total, len(emitted), b.applier.UsedTokens,
 			len(b.tokens))
 	}
 	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.UsedTokens ||
 		planner.BufferedTokens() != 0 {
-		t.Fatalf("%d tokens were taken, %d came out", b.applier.UsedTokens, have)
+		t.Fatalf("%d tokens were taken, %d were emitted", b.applier.UsedTokens, have)
 	}
 	var arrived, out int64
 	for _, x := range planner.SourceCounts() {

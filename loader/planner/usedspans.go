@@ -63,7 +63,7 @@ func readUsedSpans(b []byte, last uint64) (usedSpans, error) {
 			r.Fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
 		}
 		if out[doc] != nil {
-			r.Fail(fmt.Errorf("document %d comes twice", doc))
+			r.Fail(fmt.Errorf("document %d is duplicated", doc))
 		}
 		at := uint64(0)
 		for i := range r.BoundedUvarint(uint64(len(r.Buf)) / 2) {

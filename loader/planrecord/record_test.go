@@ -96,10 +96,10 @@ func TestDecode_DetectsDamagedRecords(t *testing.T) {
 		b := bytes.Clone(records[0])
 		b[i] ^= 4
 		if _, err := Decode(b); err == nil {
-			t.Fatalf("byte %d changed and nobody noticed", i)
+			t.Fatalf("byte %d changed and no error was reported", i)
 		}
 		if _, err := Decode(records[0][:i]); err == nil {
-			t.Fatalf("cut to %d bytes and nobody noticed", i)
+			t.Fatalf("cut to %d bytes and no error was reported", i)
 		}
 	}
 }
@@ -201,10 +201,10 @@ func TestDecodeCheckpoint_DetectsDamage(t *testing.T) {
 		b := bytes.Clone(good)
 		b[i] ^= 1
 		if _, err := DecodeCheckpoint(b); err == nil {
-			t.Fatalf("byte %d changed and nobody noticed", i)
+			t.Fatalf("byte %d changed and no error was reported", i)
 		}
 		if _, err := DecodeCheckpoint(good[:i]); err == nil {
-			t.Fatalf("cut to %d bytes and nobody noticed", i)
+			t.Fatalf("cut to %d bytes and no error was reported", i)
 		}
 	}
 }

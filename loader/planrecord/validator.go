@@ -111,9 +111,9 @@ func (o *Validator) CheckStep(s *plan.Step) error {
 	case o.Ended:
 		return fmt.Errorf("step %d follows behind the end of the run", s.Index)
 	case s.Index != o.Steps:
-		return fmt.Errorf("step %d stands where step %d should", s.Index, o.Steps)
+		return fmt.Errorf("found step %d where step %d was expected", s.Index, o.Steps)
 	case o.FullHistory && !o.HasTerm:
-		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
+		return fmt.Errorf("step %d precedes the first term", s.Index)
 	case !s.Cursor.Reaches(o.cursor) || !s.LowWatermark.Reaches(o.lowWatermark):
 		return fmt.Errorf(
 			"step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with low watermark %d",
@@ -193,31 +193,31 @@ func (o *Validator) CheckEntry(e Entry) error {
 		return o.checkForkState(x)
 	}
 	if o.nextForkState < o.forkStateParts {
-		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(),
+		return fmt.Errorf("found a record of kind %d where part %d of the inherited state was expected", e.Kind(),
 			o.nextForkState)
 	}
 	if _, request := e.(Seal); request {
 		return errors.New("it is a request, and no record of a plan")
 	}
 	if _, term := e.(Term); !term && o.FullHistory && !o.HasTerm {
-		return fmt.Errorf("a record of kind %d stands before any daemon has begun to lead", e.Kind())
+		return fmt.Errorf("a record of kind %d precedes the first term", e.Kind())
 	}
 	switch e := e.(type) {
 	case Header:
-		return fmt.Errorf("a header stands behind %d steps", o.Steps)
+		return fmt.Errorf("a header follows %d steps", o.Steps)
 	case Term:
 		o.HasTerm = true
 	case Commit:
 		if e.Step > o.Steps {
-			return fmt.Errorf("job %q commits all steps before %d, and %d steps stand before that record", e.Job,
+			return fmt.Errorf("job %q commits all steps before %d, but %d steps precede that record", e.Job,
 				e.Step, o.Steps)
 		}
 	case End:
 		switch {
 		case o.Ended || e.Steps != o.Steps:
-			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
+			return fmt.Errorf("it ends the run with %d steps, but %d steps precede it", e.Steps, o.Steps)
 		case o.FullHistory && !o.canEnd():
-			return fmt.Errorf("it ends the run with %d steps, and the end of a source is not known", e.Steps)
+			return fmt.Errorf("it ends the run with %d steps, but the end of a source is not known", e.Steps)
 		}
 		o.Ended = true
 	case Control:
@@ -228,7 +228,7 @@ func (o *Validator) CheckEntry(e Entry) error {
 
 func (o *Validator) checkForkState(x ForkState) error {
 	if o.nextForkState == o.forkStateParts || x.Part != o.nextForkState {
-		return fmt.Errorf("%s stands where it cannot", x)
+		return fmt.Errorf("%s is out of place", x)
 	}
 	o.nextForkState++
 	return nil
@@ -249,7 +249,7 @@ func (o *Validator) checkControl(c Control) error {
 	case o.Ended:
 		return fmt.Errorf("a record of kind %d follows behind the end of the run", c.Kind())
 	case !plan.PositionAfter(c.EffectiveAfter()).Reaches(o.cursor):
-		return fmt.Errorf("a %s stands behind a step that was made behind arrival %s", c, o.cursor)
+		return fmt.Errorf("a %s follows a step that was planned after arrival %s", c, o.cursor)
 	}
 	if c, ok := c.(SealSource); ok && o.FullHistory {
 		switch {
@@ -332,7 +332,7 @@ func (j *StepJoiner) Add(e Entry) (*plan.Step, error) {
 	}
 	if p.Part != j.nextPart || (j.Step == nil) != (p.Part == 0) ||
 		(j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.FirstRow)) {
-		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.nextPart)
+		return nil, fmt.Errorf("found part %d of step %d where part %d was expected", p.Part, p.Index, j.nextPart)
 	}
 	if j.Step == nil {
 		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, LowWatermark: p.LowWatermark,

@@ -43,7 +43,7 @@ func (x RunStream) prepareRun(ctx context.Context, h planrecord.Header) error {
 	if err == nil && max(now.First, left) > x.Start {
 		do := "start it again"
 		if h.Parent != nil {
-			do = "fork at a later step; an epoch of a source can be read again only while all of its documents are there"
+			do = "fork at a later step; an epoch of a source can be read again only while all of its documents exist"
 		}
 		err = &fault.Error{Reason: fault.DocumentLost,
 			Message: fmt.Sprintf("document %d of source %s, where the run was to begin, is purged", x.Start, x.Name), Advice: do}

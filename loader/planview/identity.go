@@ -26,13 +26,12 @@ func CheckStream(run string, planned, s plan.Stream) error {
 	}
 	how := fmt.Sprintf("this daemon reads %s", s)
 	if s.Name == planned.Name {
-		how = fmt.Sprintf("the one that is there now is %s: it was deleted and made again", s)
+		how = fmt.Sprintf("the present one is %s: it was deleted and created again", s)
 	}
 	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
 		Advice: "set stream.name back, or restore the stream from its backup and give the copy its former time " +
-			"(docs/cluster.md, Backups); " +
-			"to train on the documents that are there now, begin a new run (another run name)",
+			"(docs/cluster.md, Backups); to train on the present documents, begin a new run (another run name)",
 		Facts: map[string]string{"run": run, "plan_stream": planned.Name,
 			"plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
 			"stream":              s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}

@@ -81,7 +81,7 @@ func (p *Reader) ReadEnd(ctx context.Context) (e LogEnd, err error) {
 		}
 		if part, ok := x.(planrecord.StepPart); ok && part.Part+1 == part.Parts {
 			if part.Index+1 >= at { // every step has at least one record, and so does the header before the first
-				return e, DamagedRecordError(at, fmt.Errorf("step %d cannot stand there", part.Index))
+				return e, DamagedRecordError(at, fmt.Errorf("step %d is out of place", part.Index))
 			}
 			e.Steps = part.Index + 1
 			break
@@ -244,8 +244,8 @@ func DamagedRecordError(at uint64, err error) error {
 	if errors.As(err, &noted) {
 		at = noted.Position
 	}
-	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
-		"or copy what stands before it into a usable plan with loaderd run repair", at, err)
+	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, or copy the "+
+		"records before it to a usable plan with loaderd run repair", at, err)
 }
 
 // ErrStopScan stops a scan.

@@ -274,7 +274,7 @@ func startSequence(ctx context.Context, docs document.Documents, state document.
 	case sequence > state.Last+1:
 		return 0, fmt.Errorf("document %d is not there yet: the last one is %d", sequence, state.Last)
 	case sequence > 0 && sequence < state.First:
-		return 0, fmt.Errorf("document %d is not there any more: the first one is %d", sequence, state.First)
+		return 0, fmt.Errorf("document %d no longer exists: the first one is %d", sequence, state.First)
 	case sequence > 0:
 		return sequence, nil
 	case from.IsZero():

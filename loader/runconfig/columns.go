@@ -107,7 +107,7 @@ func (c Documents) validateColumns(add func(field string, value any, want string
 	}
 	if len(c.TokenColumns()) > 0 && !c.MultiplePerMessage {
 		add("columns", strings.Join(c.TokenColumns(), ", "),
-			"none without documents.multiple_per_message: true, as they come in record batches")
+			"none without documents.multiple_per_message: true, because they need record batches")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Columns)) {
 		field := "columns." + name

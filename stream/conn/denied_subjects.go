@@ -82,7 +82,7 @@ func (c *Client) AccountName(ctx context.Context) (string, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(m.Data, &answer); err != nil {
-		return "", fmt.Errorf("read what the server says of this user: %w", err)
+		return "", fmt.Errorf("read the server's information about this user: %w", err)
 	}
 	return answer.Data.Account, nil
 }

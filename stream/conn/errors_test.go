@@ -29,7 +29,7 @@ func TestErrors_FinalUnlessKnownTransient(t *testing.T) {
 		{name: "unknown, marked", err: fmt.Errorf("read: %w", conn.AsTransient(errors.New("something else"))), passes: true},
 		{name: "no answer", err: fmt.Errorf("read: %w", nats.ErrTimeout), passes: true},
 		{name: "no answer in time", err: context.DeadlineExceeded, passes: true},
-		{name: "nobody listens", err: nats.ErrNoResponders, passes: true},
+		{name: "no listener", err: nats.ErrNoResponders, passes: true},
 		{name: "lost connection", err: nats.ErrDisconnected, passes: true},
 		{name: "not connected now", err: nats.ErrReconnectBufExceeded, passes: true},
 		{name: "an answer that is none", err: jetstream.ErrInvalidJSAck, passes: true},

@@ -28,12 +28,12 @@ func TestDial_DistinguishesFlightServer(t *testing.T) {
 	at := "nats://" + l.Addr().String()
 	said := conn.ExplainHTTP2(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout)
 	if !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
-		t.Errorf("of a Flight server it says %q", said)
+		t.Errorf("of a Flight server it reports %q", said)
 	}
 	if said := conn.ExplainHTTP2(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {
-		t.Errorf("of a NATS server it says %q", said)
+		t.Errorf("of a NATS server it reports %q", said)
 	}
 	if said := conn.ExplainHTTP2(ctx, at, nats.ErrNoServers); said != "" {
-		t.Errorf("without a timeout it says %q", said)
+		t.Errorf("without a timeout it reports %q", said)
 	}
 }

@@ -73,8 +73,8 @@ type SealedError struct {
 }
 
 func (e *SealedError) Error() string {
-	return fmt.Sprintf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; export "+
-		"the letters and publish them to another source", e.Stream, e.Last)
+	return fmt.Sprintf("stream %s is sealed: document %d is its last one, and no run reads later ones; export the "+
+		"letters and publish them to another source", e.Stream, e.Last)
 }
 
 // retryRun is a Retry of one box.
@@ -170,7 +170,7 @@ func (w *retryRun) prepareDocument(ctx context.Context, letter uint64) (retryLet
 	x.letter = l
 	x.letter.Data = nil
 	if l.Subject == "" {
-		return x, errors.New("the letter does not say on which subject its document was published")
+		return x, errors.New("the letter does not contain the subject of its document")
 	}
 	if w.Edit != nil {
 		if l.Data, err = w.Edit(ctx, l); err != nil {
@@ -187,7 +187,7 @@ func (w *retryRun) prepareDocument(ctx context.Context, letter uint64) (retryLet
 
 // completeLetter completes a letter from the document stream, if that still holds the document.
 func (w *retryRun) completeLetter(ctx context.Context, l Letter) (Letter, error) {
-	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s does not hold any more",
+	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s no longer holds",
 		strings.Join(l.Truncated, " and "), w.box.Documents())
 	if l.Stream != w.box.Documents() || stream.Created(w.documents.CachedInfo()).After(l.Time) {
 		return l, gone
@@ -364,7 +364,7 @@ func (w *retryRun) publishDocument(ctx context.Context, m *nats.Msg) (ack *jetst
 }
 
 // errRetryInFlight means that another retry has noted letters as under way.
-var errRetryInFlight = errors.New("somebody else publishes dead letters of the stream again at this moment")
+var errRetryInFlight = errors.New("another retry is publishing dead letters of the stream")
 
 // markInFlight notes that letters are about to be published, and the end of the document stream, after which they will
 // be. It waits while another retry has letters under way. It returns the id of the note, and a time before it was made.
@@ -411,7 +411,7 @@ func (w *retryRun) clearInFlight(ctx context.Context, mine string) error {
 	return err
 }
 
-var errSettled = errors.New("somebody else has found out what became of the letters")
+var errSettled = errors.New("another retry has settled the letters")
 
 // streamEnd returns the sequence of the document stream's last document, and the server's time.
 func (w *retryRun) streamEnd(ctx context.Context) (last uint64, now time.Time, err error) {

@@ -107,16 +107,16 @@ func TestRetry_PublishesLetterOnceLikeItsDocument(t *testing.T) {
 			Data: []byte(`{"id":"j","text":"x"}`)}, broken)
 	}
 	if got := retry(t, s, deadletter.Retry{DryRun: true}, 1, 2, 3); len(got) != 3 || len(retries(t, st)) != 0 {
-		t.Errorf("a dry run says %q and publishes %d", got, len(retries(t, st)))
+		t.Errorf("a dry run reports %q and publishes %d", got, len(retries(t, st)))
 	}
 	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3, 9),
 		[]string{"1 published", "2 published", "3 published"}; !reflect.DeepEqual(without(got, "9 "), want) || len(got) != 4 {
-		t.Errorf("a retry says %q, want %q and what is wrong with 9", got, want)
+		t.Errorf("a retry reports %q, want %q and what is wrong with 9", got, want)
 	}
 	forget(t, s)
 	if got, want := retry(t, s, deadletter.Retry{}, 3, 2, 1),
 		[]string{"1 already", "2 already", "3 already"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("a second retry says %q, want %q", got, want)
+		t.Errorf("a second retry reports %q, want %q", got, want)
 	}
 	all := retries(t, st)
 	if len(all) != 3 {
@@ -395,7 +395,7 @@ func TestRetry_EditSkipsLettersItCannotFix(t *testing.T) {
 	}
 	if got, want := retry(t, s, deadletter.Retry{Edit: edit}, 1, 2, 3), []string{"2 it cannot be mended", "1 published",
 		"3 published"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("it says %q, want %q", got, want)
+		t.Errorf("it reports %q, want %q", got, want)
 	}
 	var data []string
 	for _, m := range retries(t, st) {
@@ -406,7 +406,7 @@ func TestRetry_EditSkipsLettersItCannotFix(t *testing.T) {
 	}
 	if got, want := retry(t, s, deadletter.Retry{}, 1, 2, 3),
 		[]string{"1 already", "3 already", "2 published"}; !reflect.DeepEqual(got, want) {
-		t.Errorf("a second retry says %q, want %q", got, want)
+		t.Errorf("a second retry reports %q, want %q", got, want)
 	}
 }
 
@@ -429,8 +429,8 @@ func TestRetry_ReadsTruncatedPartsFromDocumentStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := retry(t, s, deadletter.Retry{}, 1, 2)
-	if len(got) != 2 || got[1] != "1 published" || !strings.Contains(got[0], "which stream DOCS does not hold any more") {
-		t.Errorf("it says %q", got)
+	if len(got) != 2 || got[1] != "1 published" || !strings.Contains(got[0], "which stream DOCS no longer holds") {
+		t.Errorf("it reports %q", got)
 	}
 	m, err := st.GetMsg(natstest.Context(t), 4)
 	if err != nil || string(m.Data) != string(large) || m.Header.Get(stream.HeaderPath) != "a" {
@@ -453,7 +453,7 @@ func TestRetry_RefusesSealedSource(t *testing.T) {
 		t.Errorf("%+v", o)
 	}}.Do(natstest.Context(t), box(t, s), []uint64{1, 2})
 	if !errors.As(err, &sealed) || sealed.Stream != "DOCS_math" {
-		t.Errorf("it says %v", err)
+		t.Errorf("it reports %v", err)
 	}
 }
 

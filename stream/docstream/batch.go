@@ -102,7 +102,8 @@ func (d decoder) readBatch(out []decodedDocument, record arrow.Record,
 			known, want := d.addColumn(&more, f.Name, column)
 			if !known {
 				return nil,
-					newProblem(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta",
+					newProblem(badColumn, "column %s is none of %s; declare other columns in the run's documents.columns and "+
+						"documents.meta",
 						quoteValue(f.Name), d.columnNames())
 			}
 			if want != "" {

@@ -268,7 +268,7 @@ func TestMultipleDocuments_InvalidColumnRejectsMessage(t *testing.T) {
 			"BAD_COLUMN: column half is list<item: float32, nullable>: want list<"},
 		{batchOf(t, of("half", half), `[{"ids":[1],"half":1}]`), "BAD_COLUMN: column half is float16: want list<"},
 		{batchOf(t, of("flags", arrow.ListOf(half)), `[{"ids":[1],"flags":[1]}]`),
-			`BAD_COLUMN: column "flags" is none of ids, id, loss, weight, flag, half, lang, other, year: others stand in the run's documents.columns and documents.meta`},
+			`BAD_COLUMN: column "flags" is none of ids, id, loss, weight, flag, half, lang, other, year; declare other columns in the run's documents.columns and documents.meta`},
 		{batchOf(t, of("year", arrow.PrimitiveTypes.Float64), `[{"ids":[1],"year":1}]`),
 			"BAD_COLUMN: column year is float64: want int64"},
 		{batchOf(t, of("lang", arrow.BinaryTypes.String), `[{"ids":[1],"lang":"`+long+`"}]`),

@@ -137,7 +137,7 @@ func TestCluster_ReportsRecreatedAndMissingStream(t *testing.T) {
 	if _, err := s.EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
-	mismatch("a stream made anew", 0, 2*time.Second, state)
+	mismatch("a stream created again", 0, 2*time.Second, state)
 	l = lookAt(t, c)
 	remove()
 	mismatch("no stream", 4*time.Second, 20*time.Second, state)

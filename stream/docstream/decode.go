@@ -144,7 +144,7 @@ func (d decoder) decode(header nats.Header, data []byte) (decodedDocument, *dead
 			stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
 	}
 	if err == nil && kind != stream.TypeTokens && f.get(stream.HeaderLoss) != "" {
-		err = newProblem(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
+		err = newProblem(badLoss, `header %s is for tokens; in a text, give the loss in "parts"`, stream.HeaderLoss)
 	}
 	if value := f.get(stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
 		err = newProblem(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight,

@@ -206,7 +206,7 @@ func checkJSON(t *testing.T, data []byte, got decodedDocument) {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
-		t.Fatalf("taken, but the library says: %v", err)
+		t.Fatalf("taken, but the library reports: %v", err)
 	}
 	if got.parts != nil {
 		var want []struct {

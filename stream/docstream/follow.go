@@ -122,7 +122,7 @@ func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
 	if !p.requestPending {
 		p.lastMessage = time.Now()
 	} else if time.Since(p.lastMessage) > p.heartbeatTimeout {
-		return conn.AsTransient(fmt.Errorf("nothing was heard from the server for %v", p.heartbeatTimeout))
+		return conn.AsTransient(fmt.Errorf("the server has sent nothing for %v", p.heartbeatTimeout))
 	}
 	before := p.nextAtCheck
 	p.nextAtCheck = r.next
@@ -212,7 +212,7 @@ func (r *reader) handleDelivery(ctx context.Context, p *pullConsumer, in *feed.D
 	}
 	if m.sequence != r.next {
 		if m.sequence < r.next {
-			return fmt.Errorf("%w: sequence %d came instead of %d", errPullLost, m.sequence, r.next)
+			return fmt.Errorf("%w: received sequence %d instead of %d", errPullLost, m.sequence, r.next)
 		}
 		// The consumer started at or before r.next and sent everything it found, so the stream does not hold the missing
 		// sequences.

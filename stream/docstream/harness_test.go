@@ -112,7 +112,7 @@ func checkCounted(t testing.TB, src *source, first, n int) {
 	for i := first; i < first+n; i++ {
 		d := nextDoc(t, src)
 		if d.Sequence != uint64(i) {
-			t.Fatalf("sequence %d came instead of %d", d.Sequence, i)
+			t.Fatalf("received sequence %d instead of %d", d.Sequence, i)
 		}
 		if got, want := docText(t, d), "document "+strconv.Itoa(i); got != want {
 			t.Fatalf("document %d is %q, want %q", i, got, want)

@@ -34,7 +34,7 @@ const (
 var (
 	errNoLeader      = conn.AsTransient(errors.New("the server that answers knows of no leader of the stream"))
 	errServerLagging = conn.AsTransient(errors.New("a server is behind the others"))
-	errUnconfirmed   = conn.AsTransient(errors.New("a server that is behind the others may say so"))
+	errUnconfirmed   = conn.AsTransient(errors.New("a server that lags behind the others may report this"))
 )
 
 // identityCheck counts consecutive responses that the stream is not the one that was opened.
@@ -194,9 +194,8 @@ func (l *Log) replacedError(how string) error {
 	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano),
 			how),
-		Advice: "restore it from its backup; to train on the documents that are there now, begin a new run (another run " +
-			"name)",
-		Facts: map[string]string{"stream": l.name}}
+		Advice: "restore it from its backup; to train on the present documents, begin a new run (another run name)",
+		Facts:  map[string]string{"stream": l.name}}
 }
 
 // lostError returns the error for sequences that the stream no longer holds.

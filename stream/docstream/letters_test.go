@@ -92,7 +92,7 @@ func TestDeadLetters_InvalidDocumentsBecomeLetters(t *testing.T) {
 	for i := 1; i <= n; i++ {
 		d := nextDoc(t, src)
 		if d.Sequence != uint64(i) {
-			t.Fatalf("sequence %d came instead of %d", d.Sequence, i)
+			t.Fatalf("received sequence %d instead of %d", d.Sequence, i)
 		}
 		if reason := want[fmt.Sprint(i)]; reason == "" {
 			if got := docText(t, d); got != "good" {

@@ -175,8 +175,8 @@ func (l *Log) requestState(ctx context.Context) (*jetstream.StreamInfo, error) {
 		return nil, l.downError(what+l.name, err)
 	}
 	if created := stream.Created(info); !created.Equal(l.created) {
-		return nil, l.checkReplaced(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)),
-			created)
+		how := fmt.Sprintf("it was deleted and created again at %s", created.UTC().Format(time.RFC3339Nano))
+		return nil, l.checkReplaced(how, created)
 	}
 	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
 		// Either all documents were purged, or the server reports a first document that it could not write.

@@ -187,11 +187,11 @@ func (p *pullConsumer) receive(in *feed.Delivery) (m message, pending uint64, to
 	}
 	at, ok := parseAckSubject(in.Reply)
 	if !ok {
-		return m, 0, false, conn.AsTransient(fmt.Errorf("a message says %q of its place", in.Reply))
+		return m, 0, false, conn.AsTransient(fmt.Errorf("a message has the invalid reply subject %q", in.Reply))
 	}
 	p.sentCount++
 	if at.consumer != p.sentCount {
-		return m, 0, false, fmt.Errorf("%w: number %d came instead of %d", errPullLost, at.consumer, p.sentCount)
+		return m, 0, false, fmt.Errorf("%w: received number %d instead of %d", errPullLost, at.consumer, p.sentCount)
 	}
 	p.deliveredCount++
 	p.messagesLeft--

@@ -44,14 +44,14 @@ func TestReader_InOrderWhilePublishing(t *testing.T) {
 	for i := range publishers * each {
 		d := nextDoc(t, src)
 		if d.Sequence != uint64(i+1) {
-			t.Fatalf("sequence %d came instead of %d", d.Sequence, i+1)
+			t.Fatalf("received sequence %d instead of %d", d.Sequence, i+1)
 		}
 		var p, n int
 		if _, err := fmt.Sscan(docText(t, d), &p, &n); err != nil {
 			t.Fatal(err)
 		}
 		if n != seen[p] {
-			t.Fatalf("document %d of publisher %d came instead of %d", n, p, seen[p])
+			t.Fatalf("document %d of publisher %d arrived instead of %d", n, p, seen[p])
 		}
 		seen[p]++
 	}
@@ -337,7 +337,7 @@ func TestContent_EqualsDeliveredDocument(t *testing.T) {
 			t.Fatal(err)
 		}
 		if stored := info.Time.UnixNano(); d.Skip == "" && (d.Stored != stored || again.Stored != stored) {
-			t.Errorf("document %d was stored at %d; the source says %d, and %d again", i+1, stored, d.Stored, again.Stored)
+			t.Errorf("document %d was stored at %d; the source reports %d, and %d again", i+1, stored, d.Stored, again.Stored)
 		}
 	}
 	_, err := l.Content(ctx, 99)
@@ -425,10 +425,10 @@ func TestReader_DroppedConsumerIsNoFailure(t *testing.T) {
 			})
 		}
 		if d := nextDoc(t, src); d.Sequence != at {
-			t.Fatalf("sequence %d came instead of %d", d.Sequence, at)
+			t.Fatalf("received sequence %d instead of %d", d.Sequence, at)
 		}
 	}
 	if strings.Contains(said.String(), "cannot be read") {
-		t.Errorf("the log says %s", said.String())
+		t.Errorf("the log is: %s", said.String())
 	}
 }

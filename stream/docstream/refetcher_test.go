@@ -47,11 +47,11 @@ func TestRefetcher_EqualsContentOfEachDocument(t *testing.T) {
 			return
 		}
 		if _, twice := got[sequence]; twice {
-			t.Errorf("document %d comes twice", sequence)
+			t.Errorf("document %d is duplicated", sequence)
 		}
 		got[sequence] = content.TokenIDs(0, content.Len())
 		if content.Stored == 0 {
-			t.Errorf("document %d does not say when it was stored", sequence)
+			t.Errorf("document %d does not contain when it was stored", sequence)
 		}
 	})
 	if err != nil || len(got) != len(want) || len(want) < 500 {

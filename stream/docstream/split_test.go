@@ -73,7 +73,7 @@ func TestSplit_DocumentsOfMessageKeepIDAndWeight(t *testing.T) {
 			told = half
 		}
 		if info := shown.Info; (info.Weight != nil) != (told != 0) || info.Weight != nil && *info.Weight != told {
-			t.Errorf("message %d: its weight is told as %v, want %v", i+1, info.Weight, told)
+			t.Errorf("message %d: its weight is reported as %v, want %v", i+1, info.Weight, told)
 		}
 		content, err := l.Content(natstest.Context(t), uint64(i+1))
 		if err != nil {

@@ -24,8 +24,8 @@ func TestTailLag_RequestSizes(t *testing.T) {
 		{"a little more than a block behind", unpacedBytes, many(tailDistance + maxTailRequest/2), 0, maxTailRequest / 2, 0},
 		{"within the block", unpacedBytes, many(tailDistance), 0, minRequestBytes, tailPause},
 		{"at the end", unpacedBytes, 0, tailQuietTime, minRequestBytes, tailPause},
-		{"at the end of one that stands still", unpacedBytes, 0, tailQuietTime + 1, minRequestBytes, 0},
-		{"near the end of one that stands still", unpacedBytes, many(maxTailRequest / 2), tailQuietTime + 1,
+		{"at the end of one that is stopped", unpacedBytes, 0, tailQuietTime + 1, minRequestBytes, 0},
+		{"near the end of one that is stopped", unpacedBytes, many(maxTailRequest / 2), tailQuietTime + 1,
 			maxTailRequest / 2, 0},
 	} {
 		p := tailLag{last: 7, grewAt: began}

@@ -32,7 +32,7 @@ func TestReader_LargeDocuments(t *testing.T) {
 		checkCounted(t, src, 1, 100)
 		for i, want := range [][]byte{large, large[:300<<10], large[:3<<20]} {
 			if d := nextDoc(t, src); docText(t, d) != string(want) {
-				t.Errorf("document %d of %d bytes came as %d tokens", 101+i, len(want), d.Len())
+				t.Errorf("document %d of %d bytes arrived as %d tokens", 101+i, len(want), d.Len())
 			}
 		}
 		checkCounted(t, src, 104, 100)
@@ -153,7 +153,7 @@ func TestReader_WorkersKeepOrder(t *testing.T) {
 	src := openSource(t, l, 1)
 	for i := range n {
 		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.NarrowTokens[0] != uint16(i) {
-			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.NarrowTokens[0])
+			t.Fatalf("document %d arrived as sequence %d with %d", i+1, d.Sequence, d.NarrowTokens[0])
 		}
 	}
 	if most.Load() != 2 {

@@ -38,7 +38,7 @@ type Delivery struct {
 	Block *Block
 }
 
-var errFeedFull = errors.New("more messages came than there is room for")
+var errFeedFull = errors.New("more messages arrived than were requested")
 
 // Open opens a feed of a subject, with room for this many undelivered messages. The room must hold all requested
 // messages.

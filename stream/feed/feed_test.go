@@ -125,10 +125,10 @@ func TestFeed_DeliversMessagesOfAnySize(t *testing.T) {
 					reply = "answer.here"
 				}
 				if d.Subject != fmt.Sprintf("to.%d", i/7) || string(d.Reply) != reply || d.MalformedHeaders {
-					t.Fatalf("message %d came to %q with the answer to %q, garbled: %v", i, d.Subject, d.Reply, d.MalformedHeaders)
+					t.Fatalf("message %d arrived to %q with the answer to %q, garbled: %v", i, d.Subject, d.Reply, d.MalformedHeaders)
 				}
 				if want := sizes[i%len(sizes)]; len(d.Data) != want || bytes.Count(d.Data, []byte{byte(i)}) != want {
-					t.Fatalf("message %d: %d bytes came, want %d of %d", i, len(d.Data), want, byte(i))
+					t.Fatalf("message %d: %d bytes arrived, want %d of %d", i, len(d.Data), want, byte(i))
 				}
 				if has := i%3 == 0; has != (len(header) == 2) || has &&
 					(len(header["Some"]) != 2 || header.Get("id") != strings.Repeat("x", i)) {

@@ -32,6 +32,6 @@ func TestCandidate_Observe(t *testing.T) {
 		see(1)
 	}
 	if c.revision != 1 {
-		t.Errorf("a bucket that was made anew is not seen: revision %d", c.revision)
+		t.Errorf("a bucket that was created again is not seen: revision %d", c.revision)
 	}
 }

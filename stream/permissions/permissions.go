@@ -141,7 +141,7 @@ var errNoStream = errors.New("there is no such stream")
 func documentPermissions(s *stream.Store, purges bool) []Permission {
 	c := s.Config()
 	n := permissionList{store: s}
-	n.addSubscribe("to hear answers", s.Conn().NewInbox())
+	n.addSubscribe("to receive replies", s.Conn().NewInbox())
 	n.addStreams(c.Name, c.DeadLetterName())
 	n.addPublish("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name),
 		s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
@@ -177,8 +177,8 @@ func pullRecordPermissions(p Pull) []Permission {
 	n.addBucket(pullrecord.Bucket, name)
 	n.addBucket(lease.Bucket, pullrecord.LeaseName(name))
 	freed := lease.ReleasedSubject(pullrecord.LeaseName(name))
-	n.addPublish("to tell other daemons that they may fill stream "+name, freed)
-	n.addSubscribe("to hear that it may fill stream "+name, freed)
+	n.addPublish("to notify other daemons that they may fill stream "+name, freed)
+	n.addSubscribe("to be notified that it may fill stream "+name, freed)
 	return n.all
 }
 
@@ -199,10 +199,10 @@ func runPermissions(s *stream.Store, run string) []Permission {
 	alive := lease.AliveSubject(nuid.Next())
 	heartbeats, status, _ := daemonbus.Subjects(run)
 	n.addPublish("to talk to other daemons", alive, lease.ReleasedSubject(run))
-	n.addSubscribe("to hear answers", s.Conn().NewInbox())
-	n.addSubscribe("to hear other daemons", heartbeats)
-	n.addSubscribe("to show other daemons", status)
-	n.addSubscribe("to tell other daemons that it is there", alive)
+	n.addSubscribe("to receive replies", s.Conn().NewInbox())
+	n.addSubscribe("to receive heartbeats of other daemons", heartbeats)
+	n.addSubscribe("to report its status to other daemons", status)
+	n.addSubscribe("to answer other daemons that ask whether it runs", alive)
 	return n.all
 }
 

@@ -163,8 +163,7 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 	}
 	if state.Msgs != state.LastSeq && !l.allowGaps {
 		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be "+
-			"continued or replayed; "+
-			"loaderd run repair copies what stands before the first of them into a usable plan",
+			"continued or replayed; loaderd run repair copies the records before the first of them to a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
 	l.observeEnd(state.LastSeq)

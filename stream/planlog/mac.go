@@ -54,9 +54,9 @@ func (l *Log) foreignRecordError(position uint64) error {
 		Message: fmt.Sprintf("record %d of the plan of run %s has no code of a key in %s: none of the run's daemons wrote it",
 			position, l.run,
 			l.store.Config().PlanKeyFile),
-		Advice: "give the file with all keys that the run was written with; if it has them, find out who can write to the " +
-			"plan's stream and stop them " +
-			"(docs/security.md), then copy what stands before that record into a usable plan with loaderd run repair",
+		Advice: "give the file with all keys that the run was written with; if it has them, determine which client can " +
+			"write to the plan's stream and stop it (docs/security.md), then copy the records before that one to a usable " +
+			"plan with loaderd run repair",
 		Facts: map[string]string{"run": l.run, "record": strconv.FormatUint(position, 10)}}
 }
 

@@ -77,12 +77,11 @@ type TooLargeError struct {
 
 func (e *TooLargeError) Error() string {
 	if e.Headers {
-		return fmt.Sprintf("document %s has %d bytes of headers, more than the %d the server takes: split it, say of its "+
-			"loss and in its meta less, "+
-			"or publish it as a record batch, which has them in columns", e.Document, e.Size, e.Limit)
+		return fmt.Sprintf("document %s has %d bytes of headers, more than the %d that the server accepts: split it, "+
+			"shorten its loss and meta, or publish it as a record batch, which has them in columns", e.Document, e.Size, e.Limit)
 	}
-	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d the server takes in one message: "+
-		"split it, raise the server's max_payload, or skip it",
+	return fmt.Sprintf("document %s has %d bytes with its headers, more than the %d that the server accepts in one "+
+		"message: split it, raise the server's max_payload, or skip it",
 		e.Document, e.Size, e.Limit)
 }
 
@@ -190,8 +189,8 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 		return nil, err
 	}
 	if last, sealed := stream.Sealed(info.Config); sealed {
-		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads what comes behind; "+
-			"publish to another source", s.Config().Name, last)
+		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads later ones; publish to "+
+			"another source", s.Config().Name, last)
 	}
 	run, cancel := context.WithCancel(ctx)
 	p := &Publisher{

@@ -80,8 +80,8 @@ type ReleasedError struct {
 }
 
 func (e *ReleasedError) Error() string {
-	return fmt.Sprintf("input %s %s, and the stream no longer holds documents that would tell what is published "+
-		"(it starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
+	return fmt.Sprintf("input %s %s, and the stream no longer holds the documents that would show what is published (it "+
+		"starts at %d, needed after %d; %d documents are recorded): publish it under another source name",
 		e.Input, e.Why, e.Oldest, e.After, e.Documents)
 }
 
@@ -192,8 +192,8 @@ func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) e
 			recordVersion)
 	}
 	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
-		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: "+
-			"delete the key to publish the input anew", name, r.key, stream.RecordsBucket)
+		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: delete the key to "+
+			"publish the input again", name, r.key, stream.RecordsBucket)
 	}
 	return nil
 }

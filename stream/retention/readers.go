@@ -38,7 +38,7 @@ type readerState struct {
 }
 
 // readersDescription is the description of the bucket.
-const readersDescription = "which runs read a document stream, for those who publish to it"
+const readersDescription = "the runs that read a document stream, for its publishers"
 
 func openReaders(ctx context.Context, documents *stream.Store, key string) (*casvalue.Value[readers], error) {
 	return casvalue.Open[readers](ctx, documents, stream.ReadersBucket, readersDescription, key,

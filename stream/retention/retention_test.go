@@ -234,7 +234,7 @@ func TestBegin_DuringPurge(t *testing.T) {
 		begins("behind")
 		state, err := l.State(ctx)
 		if err != nil || state.First > max(left, 1) || (left == 60) != (moment != "before") {
-			t.Errorf("%s: the run is told that it has documents from %d on, and the stream begins at %d, %v", moment, left,
+			t.Errorf("%s: the run got documents from %d on, and the stream begins at %d, %v", moment, left,
 				state.First, err)
 		}
 	}

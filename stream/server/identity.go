@@ -29,7 +29,7 @@ type folderIdentity struct {
 // kind describes the mark in words.
 func (m folderIdentity) kind() string {
 	if m.Cluster == "" {
-		return "a server that stands alone"
+		return "a standalone server"
 	}
 	return "a member of cluster " + m.Cluster
 }
@@ -50,8 +50,8 @@ func (f *dataFolder) checkIdentity(want folderIdentity) (folderIdentity, error) 
 	}
 	if is.Cluster != want.Cluster {
 		return is, fmt.Errorf("open data folder %s (stream.dir): %w: it is of %s, not of %s (stream.cluster.name); give "+
-			"this server a folder of its own, "+
-			"and copy what the other one holds with loaderd cluster migrate", f.path, ErrOtherCluster, is.kind(), want.kind())
+			"this server its own folder, and copy what the other one holds with loaderd cluster "+
+			"migrate", f.path, ErrOtherCluster, is.kind(), want.kind())
 	}
 	return is, nil
 }
@@ -74,7 +74,8 @@ func readIdentity(name string) (m folderIdentity, err error) {
 	}
 	if err := json.Unmarshal(text, &m); err != nil {
 		return m, fmt.Errorf(
-			"read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
+			"read mark of data folder %s: %w: it names the servers that the folder belongs to; restore it from a backup",
+			name, err)
 	}
 	if m.Format != identityFormat || m.Server == "" {
 		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an "+

@@ -24,7 +24,7 @@ func TestFolder_BelongsToOneCluster(t *testing.T) {
 		is, want string
 	}{
 		{"new folder alone", alone, "a member of cluster corpus"},
-		{"member started alone", "corpus", "a server that stands alone"},
+		{"member started alone", "corpus", "a standalone server"},
 		{"member of another cluster", "corpus", "a member of cluster other"},
 	}
 	for _, tt := range tests {
@@ -49,7 +49,7 @@ func TestFolder_BelongsToOneCluster(t *testing.T) {
 					t.Errorf("cluster %q: %v, want ErrOtherCluster", other, err)
 				}
 			}
-			other := strings.TrimPrefix(strings.TrimPrefix(tt.want, "a member of cluster "), "a server that stands alone")
+			other := strings.TrimPrefix(strings.TrimPrefix(tt.want, "a member of cluster "), "a standalone server")
 			err := run(other)
 			for _, part := range []string{dir, tt.want, "stream.dir", "stream.cluster.name", "loaderd cluster migrate"} {
 				if err == nil || !strings.Contains(err.Error(), part) {
@@ -64,7 +64,7 @@ func TestFolder_BelongsToOneCluster(t *testing.T) {
 func TestMember_CannotOpenStreamsAlone(t *testing.T) {
 	_, err := start(t, server.Options{Dir: t.TempDir(), Private: true, Cluster: member(t, "corpus")})
 	if err == nil || !strings.Contains(err.Error(), "stream.url") {
-		t.Errorf("error %v, want one that says whom to ask", err)
+		t.Errorf("error %v, want one that states whom to ask", err)
 	}
 }
 

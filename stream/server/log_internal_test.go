@@ -22,7 +22,7 @@ func TestServerLog_RateLimitsClientFailures(t *testing.T) {
 		t.Errorf("%d lines of 10,001 failures", len(lines))
 	}
 	if !strings.Contains(said.String(), "something else") {
-		t.Error("another failure is not told")
+		t.Error("another failure is not reported")
 	}
 	if len(l.limiters) != 2 {
 		t.Errorf("%d kinds, want 2", len(l.limiters))

@@ -56,7 +56,7 @@ var natsLines = []natsLine{
 		"start its daemon, or check the network and stream.cluster.peers"),
 	newNATSLine(`Remote server has a duplicate name: (?P<name>".*")`,
 		event.ClusterMemberRefused, "cluster member refused, its name is taken",
-		"give every daemon a data folder of its own (stream.dir)"),
+		"give every daemon its own data folder (stream.dir)"),
 	newNATSLine(`Waiting for routing to be established`,
 		event.ClusterForming, "NATS server waits for the other cluster members",
 		"start their daemons, or check the network and stream.cluster.peers"),

@@ -345,7 +345,7 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 		return errors.New("it does not listen for clients")
 	}
 	if !s.server.JetStreamEnabled() {
-		return errors.New("JetStream did not start; the log says why")
+		return errors.New("JetStream did not start; the log has the reason")
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func TestServer_OnePerFolder(t *testing.T) {
 			t.Errorf("a second server: %v", err)
 		}
 		if held := server.HolderURL(dir); held != s.URL() || (held == "") != private {
-			t.Errorf("the folder says %q, the server %q, private %v", held, s.URL(), private)
+			t.Errorf("the folder names %q, the server %q, private %v", held, s.URL(), private)
 		}
 		if err := s.Health(); err != nil {
 			t.Error(err)

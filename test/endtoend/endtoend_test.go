@@ -55,7 +55,7 @@ func TestRun_EveryTokenArrivesOnceAsInLedger(t *testing.T) {
 						pieces = append(pieces, api.Piece{Sequence: p.Doc, Start: p.Start, Length: p.Length})
 					}
 					if !slices.Equal(pieces, b.Documents[k]) {
-						t.Fatalf("step %d row %d: the ledger says %v, the batch %v", i, k, pieces, b.Documents[k])
+						t.Fatalf("step %d row %d: the ledger has %v, the batch %v", i, k, pieces, b.Documents[k])
 					}
 				}
 			}
@@ -178,7 +178,7 @@ func TestDeadLetters_InvalidMessagesDoNotStopRun(t *testing.T) {
 		}
 	}
 	if len(documents) != len(messages) {
-		t.Errorf("%d documents came, want %d", len(documents), len(messages))
+		t.Errorf("%d documents arrived, want %d", len(documents), len(messages))
 	}
 	info, err := js.StreamInfo("DOCS_DLQ")
 	if err != nil || info.State.Msgs != uint64(len(poison)) {
@@ -337,7 +337,7 @@ func TestLedger_EqualsDocumentsOfStep(t *testing.T) {
 		}
 	}
 	if !reflect.DeepEqual(page.Rows, b.Documents) {
-		t.Errorf("the ledger says %+v, the batch %+v", page.Rows, b.Documents)
+		t.Errorf("the ledger has %+v, the batch %+v", page.Rows, b.Documents)
 	}
 }
 

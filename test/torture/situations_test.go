@@ -170,7 +170,7 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 			break
 		}
 		if time.Now().After(deadline) {
-			s.Fatalf("the page says %q (%s), %v; want %s: %s", status.Verdict.Sentence, status.Verdict.Health, err,
+			s.Fatalf("the page shows %q (%s), %v; want %s: %s", status.Verdict.Sentence, status.Verdict.Health, err,
 				health, sentence)
 		}
 	}
@@ -183,7 +183,7 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 	defer cancel()
 	if asked, err := client.Status(ctx, ""); err != nil || !want.MatchString(asked.Verdict.Sentence) &&
 		asked.Verdict.Health == health {
-		s.Errorf("the action says %q, %v; the page %q", asked.Verdict.Sentence, err, status.Verdict.Sentence)
+		s.Errorf("the action shows %q, %v; the page %q", asked.Verdict.Sentence, err, status.Verdict.Sentence)
 	}
 	s.Logf("%s: %s", status.Verdict.Health, status.Verdict.Line())
 	return status
@@ -196,10 +196,10 @@ func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	case err := <-ended:
 		if err == nil || !strings.Contains(numbers.ReplaceAllString(err.Error(), "#"),
 			numbers.ReplaceAllString(v.Sentence, "#")) {
-			s.Errorf("the rank is told %v, the page says %q", err, v.Sentence)
+			s.Errorf("the rank receives %v, the page shows %q", err, v.Sentence)
 		}
 	case <-time.After(time.Minute):
-		s.Error("the rank is told nothing")
+		s.Error("the rank receives nothing")
 	}
 }
 
@@ -228,11 +228,11 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 		prepare func(*config.Config)
 		play    func(s *scene)
 	}{
-		{"nobody publishes, nobody reads", nil, func(s *scene) {
+		{"no publisher, no reader", nil, func(s *scene) {
 			s.open()
 			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
-		{"nobody reads", nil, func(s *scene) {
+		{"no reader", nil, func(s *scene) {
 			s.open()
 			s.publish(300, "")
 			s.says(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
@@ -311,7 +311,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
 		}},
-		{"a rank that stands still", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
+		{"a rank that is stopped", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(1000, "")
 			ended := s.rank(0, 2, func(uint64) {})
@@ -409,7 +409,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			daemontest.Seal(s.T, s.d)
 			s.says(diagnosis.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
-		{"the document stream is made anew", nil, func(s *scene) {
+		{"the document stream is created again", nil, func(s *scene) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
@@ -549,7 +549,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		})
 		v.kill()
 		v.start()
-		v.scene(t).says(diagnosis.Waiting, `Planning again after a restart: at document \d+ of 6000$`)
+		v.scene(t).says(diagnosis.Waiting, `Replaying after a restart: at document \d+ of 6000$`)
 		v.scene(t).says(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
 	})
 	t.Run("the disk is full", func(t *testing.T) {
@@ -566,7 +566,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		s.says(diagnosis.Failing, `Waiting for the disk, \d+ s$`)
 		v.kill()
 	})
-	t.Run("the daemon that plans stands still", func(t *testing.T) {
+	t.Run("the daemon that plans is stopped", func(t *testing.T) {
 		alone := natstest.Start(t)
 		c := settled(t)
 		c.Stream = natstest.Config(t)

@@ -204,6 +204,6 @@ func (f *fleet) leadsPlan(s *stream.Store, v *victim) bool {
 		}
 		pause(f.ctx, 50*time.Millisecond)
 	}
-	f.t.Fatalf("nobody leads stream %s\n%s", name, f.logs())
+	f.t.Fatalf("no leader of stream %s\n%s", name, f.logs())
 	return false
 }

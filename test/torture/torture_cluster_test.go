@@ -125,7 +125,7 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 		deposed += strings.Count(said, "no longer leads the run")
 		for _, verdict := range verdicts {
 			if at := strings.Index(said, verdict); at >= 0 {
-				t.Errorf("a daemon says %s: %s", verdict, said[max(0, at-1000):min(len(said), at+1000)])
+				t.Errorf("a daemon reports %s: %s", verdict, said[max(0, at-1000):min(len(said), at+1000)])
 			}
 		}
 	}

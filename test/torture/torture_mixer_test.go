@@ -118,7 +118,7 @@ func (m *mixer) audit(t *testing.T, store *stream.Store, c config.Config) {
 	}
 	seen, err := runadmin.Audit(t.Context(), store, c.Run, tokens, tokenizer, nil)
 	if err != nil || !seen.Ended || len(seen.Controls) < m.done/2 {
-		t.Fatalf("the audit says %+v, %v", seen, err)
+		t.Fatalf("the audit returned %+v, %v", seen, err)
 	}
 	t.Logf("the audit has planned %d steps with %d controls again", seen.Steps, len(seen.Controls))
 }

@@ -177,7 +177,7 @@ func onceEach(t *testing.T, ranks [][]flightclient.Batch, published ...[][]int32
 			t.Fatalf("document %x is nobody's", sequence)
 		}
 		if other, twice := seen[[2]int{producer, number}]; twice {
-			t.Fatalf("document %d of producer %d came twice, as %x and %x", number, producer, other, sequence)
+			t.Fatalf("document %d of producer %d is duplicated, as %x and %x", number, producer, other, sequence)
 		}
 		seen[[2]int{producer, number}] = sequence
 		want := published[producer][number]

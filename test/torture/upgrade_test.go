@@ -26,7 +26,7 @@ func release(t *testing.T, version string) string {
 	}
 	said, err := exec.Command(binary, "version").Output()
 	if err != nil || !strings.Contains(string(said), version) {
-		t.Fatalf("loaderd version says %s, %v, want %s", said, err, version)
+		t.Fatalf("loaderd version reports %s, %v, want %s", said, err, version)
 	}
 	return binary
 }

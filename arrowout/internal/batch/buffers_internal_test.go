@@ -39,11 +39,11 @@ func TestBufferPool_MemoryReturnsWithLastReference(t *testing.T) {
 	}
 	for i, buffer := range held {
 		if returned != 0 {
-			t.Fatalf("memory came back while gRPC had %d of %d buffers", len(held)-i, len(held))
+			t.Fatalf("memory was returned while gRPC had %d of %d buffers", len(held)-i, len(held))
 		}
 		buffer.Free()
 	}
 	if returned != 2 || sessions.HeldBytes() != 0 {
-		t.Errorf("%d of 2 pieces of memory came back, the budget has %d bytes out", returned, sessions.HeldBytes())
+		t.Errorf("%d of 2 pieces of memory were returned, the budget has %d bytes out", returned, sessions.HeldBytes())
 	}
 }

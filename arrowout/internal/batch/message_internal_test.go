@@ -27,7 +27,7 @@ func TestMessage_BodyStartsAligned(t *testing.T) {
 					t.Fatalf("header %d, metadata %d, body %d: %d spaces", header, metadata, body, extra)
 				}
 				if out.Len() != m.Size() {
-					t.Fatalf("size says %d, it is %d", m.Size(), out.Len())
+					t.Fatalf("size reports %d, it is %d", m.Size(), out.Len())
 				}
 			}
 		}

@@ -22,7 +22,7 @@ func NewServeCmd() *cobra.Command {
 readers until SIGTERM or SIGINT. After a restart over the same data, the daemon
 continues the run's plan.
 
-Settings come from built-in defaults, the file of --config, the environment
+Settings are read from built-in defaults, the file of --config, the environment
 (LOADERD_STREAM__DIR sets stream.dir) and flags. Later ones override earlier
 ones. --print-config prints every setting with its description.
 

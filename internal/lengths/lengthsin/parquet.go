@@ -40,7 +40,7 @@ func readParquet(name, column string) (lengths []int32, err error) {
 		}
 	}
 	if rows := p.NumRows(); int64(len(c.lengths)) != rows {
-		return nil, fmt.Errorf("holds %d rows, its index says %d: the file is damaged", len(c.lengths), rows)
+		return nil, fmt.Errorf("holds %d rows, its index states %d: the file is damaged", len(c.lengths), rows)
 	}
 	return c.lengths, nil
 }

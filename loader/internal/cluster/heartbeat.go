@@ -66,7 +66,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 		return w, err
 	}
 	if w.Daemon == "" {
-		return w, errors.New("a word of nobody")
+		return w, errors.New("a heartbeat without a name")
 	}
 	if err := (planrecord.Term{Daemon: w.Daemon}).Validate(); err != nil {
 		return w, err

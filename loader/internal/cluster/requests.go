@@ -152,7 +152,7 @@ func (q Request) decodeEntry() (planrecord.Entry, error) {
 	case planrecord.Control, planrecord.Seal, planrecord.Commit, planrecord.Leave:
 		return e, nil
 	}
-	return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d",
+	return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("a record of kind %d cannot be requested",
 		e.Kind())}
 }
 

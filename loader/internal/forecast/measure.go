@@ -161,7 +161,7 @@ func (x *lengthReader) nextArrival(ctx context.Context, sequence uint64) (plan.A
 		}
 	}
 	if x.groupOrder[0] != sequence {
-		return plan.Arrival{}, fmt.Errorf("document %d comes where %d should", x.groupOrder[0], sequence)
+		return plan.Arrival{}, fmt.Errorf("document %d arrived where %d was expected", x.groupOrder[0], sequence)
 	}
 	x.groupOrder = x.groupOrder[1:]
 	return x.arrivals[sequence], nil

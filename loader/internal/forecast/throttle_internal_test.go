@@ -20,7 +20,7 @@ func TestThrottle_UsesTwentiethOfTimeWhileRankReads(t *testing.T) {
 		work   time.Duration
 		rest   time.Duration
 	}{
-		"nobody reads":       {demand: state.NewDemand(), work: time.Second},
+		"no reader":          {demand: state.NewDemand(), work: time.Second},
 		"a rank reads":       {demand: reads, work: 20 * time.Millisecond, rest: 380 * time.Millisecond},
 		"it took long":       {demand: reads, work: time.Minute, rest: maxThrottleSleep},
 		"somebody has asked": {demand: reads, asked: true, work: time.Second},

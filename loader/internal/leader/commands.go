@@ -69,7 +69,7 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 	case planrecord.Control:
 		return h.handleControl(ctx, e, q)
 	}
-	q.reply <- refusal(fault.InvalidTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
+	q.reply <- refusal(fault.InvalidTicket, "a record of kind %d cannot be requested", q.Entry.Kind())
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control
 	case planrecord.Mix:
 		return h.changeMixture(ctx, c, q)
 	}
-	return h.refuse(ctx, q, "nobody can ask for a record of kind %d", c.Kind())
+	return h.refuse(ctx, q, "a record of kind %d cannot be requested", c.Kind())
 }
 
 // flush records a flush.

@@ -202,7 +202,7 @@ func (r *restorer) load(ctx context.Context, s backend.CheckpointInfo) error {
 	}
 	if r.end.EndRecord != 0 && r.end.EndRecord <= c.Tail.Position { // taken after the end of the run
 		if next := applier.Planner.Next(); next != r.end.Steps {
-			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken",
+			return fmt.Errorf("it continues with step %d, but the run had ended with %d steps before it was taken",
 				next, r.end.Steps)
 		}
 	}
@@ -223,7 +223,7 @@ func (r *restorer) truncatedError(s backend.CheckpointInfo, c planrecord.Checkpo
 			"steps, as checkpoint %s proves: its end is lost",
 			r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
 		Advice: "restore the plan's stream from its backup; without one, loaderd run repair copies what is left into a " +
-			"usable plan and says what is lost",
+			"usable plan and reports what is lost",
 		Facts: map[string]string{"run": r.setup.Name, "records": strconv.FormatUint(r.end.Records, 10),
 			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}
 }

@@ -50,8 +50,8 @@ func Read(nameOrFile string, o RankOptions) (*Definition, error) {
 func fileDefinition(path string, o RankOptions) (*Definition, error) {
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) && modelName.MatchString(path) {
-		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; "+
-			"give the path of the tokenizer.json that comes with it, or a built-in name %v", Builtin())
+		return nil, fmt.Errorf("no such file. If it is a model of a hub: models are not fetched; give the path of the "+
+			"tokenizer.json that belongs to it, or a built-in name %v", Builtin())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("neither a built-in name %v nor a readable file: %w", Builtin(), err)

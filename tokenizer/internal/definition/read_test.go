@@ -48,7 +48,7 @@ func TestFromJSON_RefusesUnsupportedFields(t *testing.T) {
 			c.change(f)
 			_, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f)))
 			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.PretokenizedHint) {
-				t.Errorf("error %v, want one that says %q and what to do", err, c.says)
+				t.Errorf("error %v, want one that contains %q and what to do", err, c.says)
 			}
 		})
 	}
@@ -70,7 +70,7 @@ func TestFromJSON_RefusesMalformedFiles(t *testing.T) {
 		"empty":       {"", "EOF"},
 		"null":        {"null", "want a token in base64"},
 		"truncated":   {whole[:len(whole)/2], "unexpected EOF"},
-		"more behind": {whole + "{}", "behind the object"},
+		"more behind": {whole + "{}", "follows the object"},
 		"deep": {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}",
 			"depth"},
 		"list":            {"[]", "want an object"},
@@ -106,12 +106,12 @@ func TestFromJSON_RefusesMalformedFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := definition.Read(path, definition.RankOptions{}); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want one that says %q", err, c.says)
+				t.Errorf("error %v, want one that contains %q", err, c.says)
 			}
 		})
 	}
 	_, err := definition.Read("meta-llama/Llama-3.1-8B", definition.RankOptions{})
-	if err == nil || !strings.Contains(err.Error(), "tokenizer.json that comes with it") {
+	if err == nil || !strings.Contains(err.Error(), "tokenizer.json that belongs to it") {
 		t.Errorf("a model of a hub: %v", err)
 	}
 	if _, err := definition.Read(filepath.Join(t.TempDir(), "absent"), definition.RankOptions{}); err == nil ||
@@ -145,7 +145,7 @@ func TestRead_NamesForeignFiles(t *testing.T) {
 			}
 			_, err := definition.Read(path, definition.RankOptions{})
 			if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want one that says %q", err, c.says)
+				t.Errorf("error %v, want one that contains %q", err, c.says)
 			}
 		})
 	}
@@ -198,7 +198,7 @@ func TestFromRanks_RefusesInvalidFiles(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := definition.Read(write(t, c.data), c.o); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want one that says %q", err, c.says)
+				t.Errorf("error %v, want one that contains %q", err, c.says)
 			}
 		})
 	}

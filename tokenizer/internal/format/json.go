@@ -43,7 +43,7 @@ func ReadConfig(in io.Reader) (*hf.Config, error) {
 		return nil, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("something stands behind the object, or it is cut short")
+		return nil, errors.New("data follows the object, or the object is cut short")
 	}
 	c, err := parseConfig(bytes.TrimSuffix(r.text, []byte{','}))
 	if err == nil {

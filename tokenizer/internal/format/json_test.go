@@ -90,7 +90,7 @@ func TestReadConfig_IsStrict(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := ReadConfig(strings.NewReader(c.file)); err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("error %v, want one that says %s", err, c.says)
+				t.Errorf("error %v, want one that contains %s", err, c.says)
 			}
 		})
 	}

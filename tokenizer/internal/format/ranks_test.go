@@ -42,7 +42,7 @@ func TestReadRanks_IsStrict(t *testing.T) {
 		strings.Repeat("A", 1<<21): "line 1: longer",
 	} {
 		if _, err := ReadRanks(strings.NewReader(file)); err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.20q: error %v, want one that says %s", file, err, says)
+			t.Errorf("%.20q: error %v, want one that contains %s", file, err, says)
 		}
 	}
 }

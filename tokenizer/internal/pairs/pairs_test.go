@@ -23,7 +23,7 @@ func TestTable_BehavesLikeMap(t *testing.T) {
 		}
 		for pair, rank := range want {
 			if have := table.Rank(pair[0], pair[1]); have != rank || !table.Filter.MayHave(pair[0], pair[1]) {
-				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter says %v", room, pair, have, rank,
+				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter reports %v", room, pair, have, rank,
 					table.Filter.MayHave(pair[0], pair[1]))
 			}
 		}

@@ -155,7 +155,7 @@ func (p *parser) parseSequence() *Expr {
 	for p.hasMore() && p.peek() != '|' && p.peek() != ')' {
 		part := p.parseQuantifier(p.parseAtom())
 		if n := len(e.Parts); p.ignoresCase && n > 0 && foldTogether(e.Parts[n-1].Set, part.Set) {
-			p.fail("letters that one character may stand for where case is ignored")
+			p.fail("letters that one character may match if case is ignored")
 		}
 		e.Parts = append(e.Parts, part)
 	}

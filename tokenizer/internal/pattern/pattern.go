@@ -122,7 +122,7 @@ func (p *Pattern) assignKinds(sets []ucd.Set) (in []uint64, err error) {
 		id, ok := numbers[now]
 		if !ok {
 			if len(in) >= maxKinds {
-				return nil, fmt.Errorf("it tells more than %d kinds of characters apart", maxKinds)
+				return nil, fmt.Errorf("it distinguishes more than %d kinds of characters", maxKinds)
 			}
 			id = uint8(len(in))
 			numbers[now] = id
