@@ -109,7 +109,7 @@ test-kernels: ## packages with kernels in assembly: plain Go, no AVX2, checked p
 	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/similarity
 	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/similarity
 	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/similarity
-	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize) ./packonline/similarity
+	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,wordcache norm pretokenize) ./packonline/similarity
 
 # One package after the other: each test starts three servers.
 .PHONY: test-cluster

@@ -211,8 +211,8 @@ func TestForkSources_OtherConfigurationPlansRestOnce(t *testing.T) {
 				n := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", 0)]
 				for at := range d.Len() {
 					if other := seen[fmt.Sprint(plan.Ref(i, uint64(k+1)), "/", at)]; other != n {
-						t.Fatalf("forked at step %d: token %d of document %d of %s occurs %d times, the first one %d times", step, at, k+1,
-							x.Name, other, n)
+						t.Fatalf("forked at step %d: token %d of document %d of %s occurs %d times, the first one %d times",
+							step, at, k+1, x.Name, other, n)
 					}
 				}
 				if skipped = epochs[x.Name] - n; skipped < 0 || skipped > 0 && len(docs) > 50 && !twice(docs, k) {

@@ -441,8 +441,8 @@ func (m *machine) check(rt *rapid.T) {
 		parts, _ := m.members(doc.ref)
 		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses &&
 			(len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
-			rt.Fatalf("the low watermark is %d, of document %v, which occurred %d times before, these have arrived: %v", lowWatermark,
-				doc, n, tokens)
+			rt.Fatalf("the low watermark is %d, of document %v, which occurred %d times before, these have arrived: %v",
+				lowWatermark, doc, n, tokens)
 		}
 	}
 	m.answered(rt)

@@ -130,7 +130,7 @@ func (s Shard) check() error {
 			return fmt.Errorf("it names the file %q, which is not below the index", f.Name)
 		}
 		if f.Bytes < 0 || f.Bytes > shardMost {
-			return fmt.Errorf("the index states %[2]d bytes for %[1]s", f.Name, f.Bytes)
+			return fmt.Errorf("the index states %d bytes for %s", f.Bytes, f.Name)
 		}
 	}
 	return nil

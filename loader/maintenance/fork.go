@@ -78,7 +78,7 @@ func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h 
 	}
 	if p, err = p.Fork(c, more); err != nil {
 		return h, &fault.Error{Reason: fault.PlanMismatch,
-			Message: fmt.Sprintf("the configuration cannot continue run %[2]s at step %[1]d: %v", f.step, f.parent.Run, err),
+			Message: fmt.Sprintf("the configuration cannot continue run %s at step %d: %v", f.parent.Run, f.step, err),
 			Advice:  "correct the configuration of the new run"}
 	}
 	h = planrecord.Header{Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name,
