@@ -13,7 +13,7 @@ import (
 )
 
 func TestAhead_BoundsPlannedSteps(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
@@ -47,7 +47,7 @@ func TestAhead_BoundsPlannedSteps(t *testing.T) {
 
 // With Ahead = 0, a step is planned when a reader requests it, and not before.
 func TestAhead_ZeroPlansOnRequestOnly(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.Ahead = 0
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, _ := w.start(t)
@@ -67,7 +67,7 @@ func TestAhead_ZeroPlansOnRequestOnly(t *testing.T) {
 
 // A restart without a reader plans no steps: the plan stays within Ahead steps of the readers' requests.
 func TestAhead_RestartsPlanNoFurtherSteps(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
@@ -90,7 +90,7 @@ func TestAhead_RestartsPlanNoFurtherSteps(t *testing.T) {
 
 // Jobs of one run do not limit each other, whatever their world sizes. The ranks of one job limit each other.
 func TestAhead_LimitsRanksPerJob(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)
 	slow, err := run.Join(state.RankID{Job: "slow", Rank: 0, World: 2}, 0)

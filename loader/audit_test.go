@@ -16,9 +16,9 @@ import (
 	"loaderd/packonline"
 )
 
-// audited returns a world with a run that was flushed, restarted and sealed, and the run's batches.
-func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
-	w := newWorld(config(method))
+// audited returns a fixture with a run that was flushed, restarted and sealed, and the run's batches.
+func audited(t *testing.T, method string) (*fixture, []*assembly.Batch) {
+	w := newFixture(config(method))
 	w.docs.lengths(someLengths(5, 150)...)
 	run, stop := w.start(t)
 	if _, err := run.Flush(t.Context()); err != nil {

@@ -19,7 +19,7 @@ import (
 )
 
 // messages publishes n messages, most of several documents, and returns the number of used tokens of each message.
-func (w *world) messages(n int) (used []int) {
+func (w *fixture) messages(n int) (used []int) {
 	r := rand.New(rand.NewPCG(1, 3))
 	for i := range n {
 		sequence := uint64(i + 1)
@@ -70,7 +70,7 @@ func runs(x plan.Part) []int32 {
 }
 
 // checkMessages checks that each span is part of one document of its message, and the batch's data of that document.
-func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
+func (w *fixture) checkMessages(t *testing.T, b *assembly.Batch) {
 	t.Helper()
 	tokens := tokensOf(t, b)
 	if b.Weights != nil && !slices.ContainsFunc(slices.Concat(b.Weights...), func(weight float32) bool {
@@ -142,7 +142,7 @@ func TestMultipleDocuments_PackedSeparatelyExactlyOnce(t *testing.T) {
 			if !c.Documents.MultiplePerMessage { // the stream's messages hold one document each
 				c.Documents.MaxTokens = split
 			}
-			whole := newWorld(c)
+			whole := newFixture(c)
 			used := whole.messages(80)
 			want := whole.sealed(t)
 			for _, b := range want {
@@ -152,7 +152,7 @@ func TestMultipleDocuments_PackedSeparatelyExactlyOnce(t *testing.T) {
 				Plan: whole.plan}, c.Tokenizer, nil); err != nil {
 				t.Error(err)
 			}
-			w := newWorld(c)
+			w := newFixture(c)
 			w.options.CheckpointSteps, w.options.Ahead = 1, 1
 			w.docs = whole.docs
 			for got := 0; got < len(want); {

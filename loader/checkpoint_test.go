@@ -32,7 +32,7 @@ func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte
 	}
 }
 
-func (w *world) holdCheckpoints() heldCheckpoints {
+func (w *fixture) holdCheckpoints() heldCheckpoints {
 	c := heldCheckpoints{w.checkpoints, make(chan struct{}, 100), make(chan struct{})}
 	w.edges = func(e *backend.Backends) { e.Checkpoints = c }
 	return c
@@ -40,7 +40,7 @@ func (w *world) holdCheckpoints() heldCheckpoints {
 
 // A commit that is being appended while a later checkpoint is taken survives a restart.
 func TestCheckpoint_CoversPendingCommits(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.CheckpointSteps = 1
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, stop := w.start(t)
@@ -80,7 +80,7 @@ func TestCheckpoint_CoversPendingCommits(t *testing.T) {
 
 // Checkpoint returns the step that the checkpoint covers, whatever was planned while it was stored.
 func TestCheckpoint_ReturnsCoveredStep(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
 	w.options.CheckpointSteps = 5
@@ -115,7 +115,7 @@ func TestCheckpoint_ReturnsCoveredStep(t *testing.T) {
 // While a slow checkpoint is stored, steps and controls continue, and no other checkpoint starts. A request for a
 // checkpoint waits for the next one, and a stop stores the last one.
 func TestCheckpoint_SlowStoreDoesNotBlockSteps(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.CheckpointSteps, w.options.StallTimeout = 4, 2*time.Minute
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
@@ -164,7 +164,7 @@ func TestCheckpoint_SlowStoreDoesNotBlockSteps(t *testing.T) {
 
 // A graceful stop waits until the checkpoint that is being stored is complete.
 func TestStop_WaitsForPendingCheckpoint(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.CheckpointSteps = 4
 	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps and no further documents
 	c := w.holdCheckpoints()
@@ -187,9 +187,9 @@ func TestStop_WaitsForPendingCheckpoint(t *testing.T) {
 }
 
 // checkpointedEarly returns a stopped run of ten documents with a checkpoint from before the first step.
-func checkpointedEarly(t *testing.T) *world {
+func checkpointedEarly(t *testing.T) *fixture {
 	t.Helper()
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Stats().Cursor == 10 })
@@ -205,11 +205,11 @@ func checkpointedEarly(t *testing.T) *world {
 // Checkpoints of an earlier run of the same name do not affect a new run.
 func TestNewRun_IgnoresCheckpointsOfEarlierRun(t *testing.T) {
 	w := checkpointedEarly(t)
-	fresh := newWorld(w.config)
+	fresh := newFixture(w.config)
 	fresh.docs.lengths(someLengths(2, 200)...)
 	w.docs.docs, w.plan = fresh.docs.docs, &memLog{} // documents and plan were deleted, checkpoints were not
 	var plans [2][]*assembly.Batch
-	for i, x := range []*world{w, fresh} {
+	for i, x := range []*fixture{w, fresh} {
 		served, _ := x.start(t)
 		if _, err := served.Seal(t.Context()); err != nil {
 			t.Fatal(err)
@@ -239,7 +239,7 @@ func TestCheckpoint_RestoredFromBeforeFirstStep(t *testing.T) {
 
 // Checkpoints of steps that the plan does not contain do not displace valid ones.
 func TestCheckpoint_UnknownStepsDoNotDisplaceValidOnes(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	_, stop := w.start(t)
 	if err := stop(); err != nil {
@@ -279,14 +279,14 @@ func (l lateLog) Last(ctx context.Context) (uint64, error) {
 func TestPlanEnd_LaggingServerCatchesUpOrIsTruncated(t *testing.T) {
 	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {
-			w, company := newWorld(config("concat")), newCompany()
+			w, cluster := newFixture(config("concat")), newTestCluster()
 			w.options.CheckpointSteps, w.options.Ahead = 5, 30
 			w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-			first, stop := w.join(t, company, "first")
+			first, stop := w.join(t, cluster, "first")
 			eventually(t, func() bool { return first.Stats().Checkpoint >= 20 })
 			must(t, stop())
 			w.edges = func(e *backend.Backends) {
-				e.Plan, e.Elector, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, company, company, "second"
+				e.Plan, e.Elector, e.Bus, e.Daemon = lateLog{w.plan, 9, time.Now().Add(late)}, cluster, cluster, "second"
 			}
 			began := time.Now()
 			_, err := w.open(t)

@@ -13,7 +13,7 @@ import (
 // The state of the connection is refreshed every second, and a wait for documents reports the latest one.
 func TestConnection_StateIsRefreshedEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		began := time.Now()
 		w.edges = func(e *backend.Backends) {
 			e.Sources = onlySource{Documents: oddDocs{memDocs: w.docs, unread: true}}
@@ -39,7 +39,7 @@ func TestConnection_StateIsRefreshedEverySecond(t *testing.T) {
 // A run stops while the check of its connection hangs.
 func TestConnection_HangingCheckDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		release := make(chan struct{})
 		w.edges = func(e *backend.Backends) {
 			e.Connection = func() backend.Connection {

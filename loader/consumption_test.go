@@ -15,7 +15,7 @@ import (
 func TestReader_WindowBoundsUnconsumedSteps(t *testing.T) {
 	bubble(t, "window", func(t *testing.T) {
 		const window = 8
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
 		run, stop := w.start(t)
 		place := state.RankID{Rank: 0, World: 1}
@@ -73,7 +73,7 @@ func TestReader_WindowBoundsUnconsumedSteps(t *testing.T) {
 func TestReader_WindowFollowsRate(t *testing.T) {
 	bubble(t, "rate", func(t *testing.T) {
 		const usual = 8
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 3000)...)
 		run, stop := w.start(t)
 		place := state.RankID{Job: "trainer", Rank: 0, World: 1}

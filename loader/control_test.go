@@ -13,7 +13,7 @@ import (
 )
 
 func TestFlushGoesOn(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(9, 40)...)
 	run, stop := w.start(t)
 	if at, err := run.Flush(t.Context()); err != nil || at != 40 {
@@ -57,7 +57,7 @@ func (d shrinkingDocs) State(ctx context.Context) (document.StreamState, error) 
 
 // Controls take effect in the order in which they were recorded.
 func TestControls_TakeEffectInRecordedOrder(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	w.options.Ahead = 1
 	lasts := make(chan uint64, 2)
@@ -92,7 +92,7 @@ func (d silentDocs) State(ctx context.Context) (document.StreamState, error) {
 
 // A restarted run waits for a document stream whose servers do not respond yet.
 func TestOpen_WaitsForUnresponsiveStream(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 500)...)
 	var silent atomic.Int64
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: silentDocs{w.docs, &silent}} }

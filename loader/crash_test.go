@@ -81,7 +81,7 @@ func (c mortalCheckpoints) Claim(ctx context.Context, term uint64,
 // story is a run's sequence of external events, independent of its processes: documents, a flush after the 60th, more
 // documents, commits, and a seal after the last. Ranks read during all of it and resume at their position.
 type story struct {
-	world   *world
+	fixture *fixture
 	flushed bool
 	sealed  bool
 	got     []*assembly.Batch
@@ -90,19 +90,19 @@ type story struct {
 }
 
 func newStory(method string, checkpoint int) *story {
-	s := &story{world: newWorld(config(method))}
-	s.world.options.CheckpointSteps, s.world.options.Ahead = checkpoint, 2
-	s.world.docs.lengths(someLengths(11, 60)...)
+	s := &story{fixture: newFixture(config(method))}
+	s.fixture.options.CheckpointSteps, s.fixture.options.Ahead = checkpoint, 2
+	s.fixture.docs.lengths(someLengths(11, 60)...)
 	return s
 }
 
 // live runs one process. It returns the cause of the process's end, which is nil at the end of the run.
 func (s *story) live(t *testing.T, life *mortal) error {
-	s.world.edges = func(e *backend.Backends) {
-		e.Plan, e.Checkpoints = mortalLog{s.world.plan, life}, mortalCheckpoints{s.world.checkpoints, life}
+	s.fixture.edges = func(e *backend.Backends) {
+		e.Plan, e.Checkpoints = mortalLog{s.fixture.plan, life}, mortalCheckpoints{s.fixture.checkpoints, life}
 	}
-	run, err := s.world.open(t)
-	s.world.edges = nil
+	run, err := s.fixture.open(t)
+	s.fixture.edges = nil
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 			return err
 		}
 		s.flushed = true
-		s.world.docs.lengths(someLengths(12, 100)...)
+		s.fixture.docs.lengths(someLengths(12, 100)...)
 	}
 	if !s.sealed {
 		if at, err := run.Seal(ctx); err != nil || at != 160 {
@@ -168,13 +168,13 @@ func (s *story) live(t *testing.T, life *mortal) error {
 // steps returns the steps of the log, read by a run that stores nothing.
 func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	t.Helper()
-	run, err := s.world.open(t)
+	run, err := s.fixture.open(t)
 	if err != nil {
 		t.Fatal(err)
 	}
 	info := run.Info()
 	kinds := map[byte]uint64{} // record kinds, see docs/plan.md
-	for _, b := range s.world.plan.records {
+	for _, b := range s.fixture.plan.records {
 		kind := b[3]
 		if planrecord.IsStepKind(kind) {
 			kind = planrecord.StepPart{}.Kind()

@@ -160,10 +160,10 @@ func (x *trainer) blames(culprit string, innocent ...string) {
 
 func TestVerdict_HungRank(t *testing.T) {
 	var log strings.Builder
-	judge(t, "lock step", func(w *world) {
+	verdictRun(t, "lock step", func(w *fixture) {
 		documents(4000)(w)
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
-	}, func(j judged) {
+	}, func(j verdictTest) {
 		x := newTrainer(j.T)
 		defer x.stop()
 		for rank := range 4 {
@@ -196,7 +196,7 @@ func TestVerdict_HungRank(t *testing.T) {
 }
 
 func TestVerdict_KilledRank(t *testing.T) {
-	judge(t, "lock step", documents(400), func(j judged) { // all steps are planned
+	verdictRun(t, "lock step", documents(400), func(j verdictTest) { // all steps are planned
 		x := newTrainer(j.T)
 		defer x.stop()
 		x.join(j.run, "ddp", 0, 2)
@@ -209,7 +209,7 @@ func TestVerdict_KilledRank(t *testing.T) {
 }
 
 func TestVerdict_RankNeverConnected(t *testing.T) {
-	judge(t, "in the first collective", documents(4000), func(j judged) {
+	verdictRun(t, "in the first collective", documents(4000), func(j verdictTest) {
 		x := newTrainer(j.T)
 		defer x.stop()
 		for rank := range 3 {
@@ -226,7 +226,7 @@ func TestVerdict_RankNeverConnected(t *testing.T) {
 }
 
 func TestVerdict_SlowRank(t *testing.T) {
-	judge(t, "full buffers", documents(8000), func(j judged) {
+	verdictRun(t, "full buffers", documents(8000), func(j verdictTest) {
 		x := newTrainer(j.T)
 		defer x.stop()
 		for rank := range 4 {
@@ -252,7 +252,7 @@ func TestVerdict_SlowRank(t *testing.T) {
 }
 
 func TestVerdict_OneOfTwoJobsIsStuck(t *testing.T) {
-	judge(t, "two jobs", documents(8000), func(j judged) {
+	verdictRun(t, "two jobs", documents(8000), func(j verdictTest) {
 		x, eval := newTrainer(j.T), newTrainer(j.T)
 		defer x.stop()
 		defer eval.stop()
@@ -274,7 +274,7 @@ func TestVerdict_OneOfTwoJobsIsStuck(t *testing.T) {
 }
 
 func TestVerdict_SealedRunWithLaggingTrainer(t *testing.T) {
-	judge(t, "sealed", documents(80), func(j judged) {
+	verdictRun(t, "sealed", documents(80), func(j verdictTest) {
 		x := newTrainer(j.T)
 		defer x.stop()
 		r := x.join(j.run, "trainer", 0, 1)
@@ -300,7 +300,7 @@ func TestVerdict_SealedRunWithLaggingTrainer(t *testing.T) {
 
 // Evaluations and slow checkpoints are not reported as faults.
 func TestVerdict_PausesAreNoFaults(t *testing.T) {
-	judge(t, "rank 0 evaluates, all write a checkpoint", documents(4000), func(j judged) {
+	verdictRun(t, "rank 0 evaluates, all write a checkpoint", documents(4000), func(j verdictTest) {
 		x := newTrainer(j.T)
 		defer x.stop()
 		for rank := range 2 {
@@ -323,7 +323,7 @@ func TestVerdict_PausesAreNoFaults(t *testing.T) {
 // rank.
 func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 	bubble(t, "a rank and its daemon", func(t *testing.T) {
-		w, c := newWorld(config("concat")), newCompany()
+		w, c := newFixture(config("concat")), newTestCluster()
 		documents(4000)(w)
 		x := newTrainer(t)
 		var runs []*loader.Run
@@ -359,7 +359,7 @@ func TestDaemons_RankLostOnOneOfThree(t *testing.T) {
 // A client may report to another daemon than the one that serves it.
 func TestDaemons_ReportsReachTheServingDaemon(t *testing.T) {
 	bubble(t, "a report elsewhere", func(t *testing.T) {
-		w, c := newWorld(config("concat")), newCompany()
+		w, c := newFixture(config("concat")), newTestCluster()
 		documents(4000)(w)
 		a, _ := w.join(t, c, "a")
 		b, _ := w.join(t, c, "b")

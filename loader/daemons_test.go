@@ -21,10 +21,10 @@ import (
 // Several daemons serve the steps of one run whichever daemon leads, through many failovers. Each request to any of
 // them is recorded.
 func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
-	for _, knows := range []ousted{told, doubts, blind} {
+	for _, knows := range []leaseLoss{told, doubts, blind} {
 		t.Run(string(knows), func(t *testing.T) {
 			c := config("bfd")
-			alone := newWorld(c)
+			alone := newFixture(c)
 			alone.docs.lengths(someLengths(5, 600)...)
 			only, _ := alone.start(t)
 			if _, err := only.Seal(t.Context()); err != nil {
@@ -32,12 +32,12 @@ func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
 			}
 			want := read(t, only, state.RankID{World: 1}, 0, 0)
 
-			w, company := newWorld(c), newCompany()
+			w, cluster := newFixture(c), newTestCluster()
 			w.options.CheckpointSteps, w.options.Ahead, w.options.StallTimeout = 5, 2, 20*time.Second
 			w.docs.lengths(someLengths(5, 600)...)
 			runs := make([]*loader.Run, 3)
 			for i := range runs {
-				runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+				runs[i], _ = w.join(t, cluster, fmt.Sprint("daemon", i))
 			}
 			eventually(t, func() bool { return len(runs[0].Info().Daemons) == 3 && len(runs[2].Info().Daemons) == 3 })
 			if at, err := runs[2].Seal(t.Context()); err != nil || at != 600 {
@@ -54,7 +54,7 @@ func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
 				select {
 				case <-done:
 				case <-time.After(20 * time.Millisecond):
-					company.oust(knows)
+					cluster.depose(knows)
 					if at, err := runs[n%3].Commit(t.Context(), planrecord.DefaultJob,
 						min(n, runs[n%3].Info().Planned)); err != nil {
 						t.Errorf("Commit = %d, %v", at, err)
@@ -79,15 +79,15 @@ func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
 
 // A daemon that has never led serves the plan and its committing jobs, and its readers advance the plan.
 func TestFollower_ServesPlanAndJobs(t *testing.T) {
-	w, company := newWorld(config("concat")), newCompany()
+	w, cluster := newFixture(config("concat")), newTestCluster()
 	w.options.Ahead, w.options.StallTimeout = 2, 10*time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	first, stop := w.join(t, company, "first")
+	first, stop := w.join(t, cluster, "first")
 	eventually(t, func() bool { return first.Info().Planned > 0 })
 	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	second, _ := w.join(t, company, "second")
+	second, _ := w.join(t, cluster, "second")
 	if batches := read(t, second, state.RankID{World: 1}, 0, 20); len(batches) != 20 {
 		t.Fatalf("%d steps", len(batches))
 	}
@@ -112,13 +112,13 @@ func TestFollower_ServesPlanAndJobs(t *testing.T) {
 
 // While no daemon leads, a waiting rank gets that cause.
 func TestStall_WithoutLeaderHasCause(t *testing.T) {
-	w, company := newWorld(config("concat")), newCompany()
+	w, cluster := newFixture(config("concat")), newTestCluster()
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	if _, err := company.Acquire(t.Context()); err != nil { // a leader that never plans
+	if _, err := cluster.Acquire(t.Context()); err != nil { // a leader that never plans
 		t.Fatal(err)
 	}
 	w.options.StallTimeout = 4 * time.Second
-	run, _ := w.join(t, company, "second")
+	run, _ := w.join(t, cluster, "second")
 	r, err := run.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -148,10 +148,10 @@ func (c lookedAt) List(ctx context.Context) ([]backend.CheckpointInfo, error) {
 // A daemon that opens the plan learns what another daemon plans and stores meanwhile.
 func TestOpen_ReadsPlanThatLeaderExtends(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
-		first, _ := w.join(t, company, "first")
+		first, _ := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 1)
 		w.edges = func(e *backend.Backends) {
 			e.Checkpoints = lookedAt{w.checkpoints, sync.OnceFunc(func() {
@@ -168,7 +168,7 @@ func TestOpen_ReadsPlanThatLeaderExtends(t *testing.T) {
 				})
 			})}
 		}
-		second, _ := w.join(t, company, "second")
+		second, _ := w.join(t, cluster, "second")
 		have, want := second.Info(), first.Info()
 		if have.Planned != want.Planned || have.Ended != sealed || want.Ended != sealed {
 			t.Errorf("it knows %d steps, ended %v, of %d, ended %v", have.Planned, have.Ended, want.Planned, want.Ended)
@@ -179,7 +179,7 @@ func TestOpen_ReadsPlanThatLeaderExtends(t *testing.T) {
 // A request that changes nothing is answered only after the state it found is recorded, because of a possible
 // failover.
 func TestResponses_WaitForRecordedState(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, _ := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
@@ -215,14 +215,14 @@ func TestResponses_WaitForRecordedState(t *testing.T) {
 // A daemon that has lost the lease and is in doubt answers no request from its own state. The next leader answers
 // instead.
 func TestLease_DaemonInDoubtAnswersNoRequest(t *testing.T) {
-	w, company := newWorld(config("concat")), newCompany()
+	w, cluster := newFixture(config("concat")), newTestCluster()
 	w.options.Ahead, w.options.CheckpointSteps = 2, 1000
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	first, stop := w.join(t, company, "first")
+	first, stop := w.join(t, cluster, "first")
 	eventually(t, func() bool { return first.Info().Planned == 2 })
-	second, _ := w.join(t, company, "second")
-	company.setDeaf(true) // so that it does not receive readers' demand and notice the loss by an append
-	company.oust(doubts)
+	second, _ := w.join(t, cluster, "second")
+	cluster.setDeaf(true) // so that it does not receive readers' demand and notice the loss by an append
+	cluster.depose(doubts)
 	read(t, second, state.RankID{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
 		t.Fatal(err)
@@ -230,12 +230,12 @@ func TestLease_DaemonInDoubtAnswersNoRequest(t *testing.T) {
 	if at, err := first.Commit(t.Context(), "b", 20); err != nil || at != 5 { // never planned by the first
 		t.Errorf("Commit = %d, %v", at, err)
 	}
-	company.oust(doubts)
+	cluster.depose(doubts)
 	eventually(t, first.IsLeader)
 	if at, err := second.Checkpoint(t.Context()); err != nil || at < 20 {
 		t.Errorf("Checkpoint = %d, %v", at, err)
 	}
-	company.oust(doubts)
+	cluster.depose(doubts)
 	eventually(t, func() bool { terms, who := w.terms(); return len(terms) == 4 && who[3] == "second" })
 	if err := stop(); err != nil { // stopping does not need the lease
 		t.Error(err)
@@ -271,10 +271,10 @@ func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
 
 // A daemon keeps its state of the plan while it replays the log.
 func TestReplay_KeepsPlanState(t *testing.T) {
-	w, company := newWorld(config("concat")), newCompany()
+	w, cluster := newFixture(config("concat")), newTestCluster()
 	w.options.Ahead, w.options.CheckpointSteps = 2, 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	first, stop := w.join(t, company, "first")
+	first, stop := w.join(t, cluster, "first")
 	read(t, first, state.RankID{World: 1}, 0, 5)
 	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
@@ -284,7 +284,7 @@ func TestReplay_KeepsPlanState(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: shortDocs{w.docs, 60}} }
-	second, _ := w.join(t, company, "second")
+	second, _ := w.join(t, cluster, "second")
 	eventually(t, func() bool { return second.Info().Committed == 29 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -294,6 +294,6 @@ func TestReplay_KeepsPlanState(t *testing.T) {
 		if have := second.Info(); have.Committed != 29 || have.Planned < 30 {
 			t.Errorf("%d steps are committed, %d planned", have.Committed, have.Planned)
 		}
-		company.oust(told)
+		cluster.depose(told)
 	}
 }

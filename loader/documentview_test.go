@@ -15,7 +15,7 @@ import (
 // The upcoming documents of a run's only stream start after the planned ones and end with the last stored one, or the
 // seal.
 func TestNextDocuments_OfOneStreamEndAtSealOrLast(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
 	read(t, run, state.RankID{World: 1}, 0, 2)

@@ -18,18 +18,18 @@ import (
 	"loaderd/loader/state"
 )
 
-// defaultWorld returns a world with the default pool, holdback, shuffle window and step.
-func defaultWorld() *world {
+// defaultFixture returns a fixture with the default pool, holdback, shuffle window and step.
+func defaultFixture() *fixture {
 	c, d := config("bucket"), defaults.Default()
 	c.Packing, c.Shuffle, c.Steps = d.Plan.Packing, d.Plan.Shuffle, d.Plan.Steps
-	w := newWorld(c)
+	w := newFixture(c)
 	w.options.FirstStepQuiet, w.options.FirstStepDocuments = d.Serve.FirstStepQuiet, d.Serve.FirstStepDocuments
 	w.options.StallTimeout, w.options.CheckpointSteps = time.Hour, 0
 	return w
 }
 
 // flushes returns the documents after which the plan was flushed.
-func (w *world) flushes(t *testing.T) (at []uint64) {
+func (w *fixture) flushes(t *testing.T) (at []uint64) {
 	t.Helper()
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
@@ -46,7 +46,7 @@ func (w *world) flushes(t *testing.T) (at []uint64) {
 }
 
 // trickle publishes n documents of a length, one per second.
-func (w *world) trickle(n, length int) {
+func (w *fixture) trickle(n, length int) {
 	for range n {
 		w.docs.lengths(length)
 		time.Sleep(time.Second)
@@ -57,11 +57,11 @@ func (w *world) trickle(n, length int) {
 func TestFirstStep_SmallCorpus(t *testing.T) {
 	for _, last := range []string{runconfig.LastPad, runconfig.LastDrop} {
 		bubble(t, last, func(t *testing.T) {
-			w := defaultWorld()
+			w := defaultFixture()
 			w.config.Steps.Last = last
 			w.docs.lengths(slices.Repeat([]int{1000}, 300)...)
 			run, stop := w.start(t)
-			j := judged{t, w, run}
+			j := verdictTest{t, w, run}
 			r := j.join(0, 1, 0)
 			told := j.asks(r)
 			for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
@@ -117,9 +117,9 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 
 func TestFirstStep_DocumentsFlow(t *testing.T) {
 	bubble(t, "a document a second", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		run, stop := w.start(t)
-		j := judged{t, w, run}
+		j := verdictTest{t, w, run}
 		r := j.join(0, 1, 0)
 		told := j.asks(r)
 		w.trickle(300, 1000)
@@ -145,11 +145,11 @@ func TestFirstStep_DocumentsFlow(t *testing.T) {
 	})
 }
 
-// trickleTo starts a run of a world with a reader that requests steps continuously, and publishes documents with
+// trickleTo starts a run of a fixture with a reader that requests steps continuously, and publishes documents with
 // trickle.
-func trickleTo(t *testing.T, w *world, documents, length int) *loader.Run {
+func trickleTo(t *testing.T, w *fixture, documents, length int) *loader.Run {
 	run, _ := w.start(t)
-	r := judged{t, w, run}.join(0, 1, 0)
+	r := verdictTest{t, w, run}.join(0, 1, 0)
 	go func() {
 		for {
 			if _, err := r.Next(t.Context()); err != nil {
@@ -163,7 +163,7 @@ func trickleTo(t *testing.T, w *world, documents, length int) *loader.Run {
 
 func TestFirstStep_PrimedRunIsNotFlushed(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		w.docs.lengths(slices.Repeat([]int{1000}, 12_000)...) // fill the window before a reader has waited for long
 		run := trickleTo(t, w, 600, 1000)
 		if run.Stats().Planned == 0 {
@@ -178,11 +178,11 @@ func TestFirstStep_PrimedRunIsNotFlushed(t *testing.T) {
 
 func TestFirstStep_NoReaderNoFlush(t *testing.T) {
 	bubble(t, "quiet", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
 		run, _ := w.start(t)
 		time.Sleep(time.Hour)
-		judged{t, w, run}.says(diagnosis.Waiting, "First step: 3,000 documents are there", diagnosis.LimitDocuments)
+		verdictTest{t, w, run}.says(diagnosis.Waiting, "First step: 3,000 documents are there", diagnosis.LimitDocuments)
 		if at := w.flushes(t); len(at) > 0 {
 			t.Errorf("flushed behind %v", at)
 		}
@@ -191,9 +191,9 @@ func TestFirstStep_NoReaderNoFlush(t *testing.T) {
 
 func TestFirstStep_ShortDocumentsWait(t *testing.T) {
 	bubble(t, "chat", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		run := trickleTo(t, w, 64, 60)
-		j := judged{t, w, run}
+		j := verdictTest{t, w, run}
 		j.says(diagnosis.Waiting, "First step in about 35 min: 64 documents are there", diagnosis.LimitDocuments)
 		time.Sleep(10 * time.Minute)
 		v := j.says(diagnosis.Waiting, "Waiting for documents, 10 min", diagnosis.LimitDocuments)
@@ -208,14 +208,14 @@ func TestFirstStep_ShortDocumentsWait(t *testing.T) {
 
 func TestFirstStep_TakeoverFlushesOnce(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		run := trickleTo(t, w, 300, 1000)
 		time.Sleep(time.Minute)
 		steps := run.Stats().Planned
 		for range 2 {
 			again, _ := w.start(t) // the earlier leader is deposed
-			r := judged{t, w, again}.join(0, 1, steps)
-			judged{t, w, again}.asks(r)
+			r := verdictTest{t, w, again}.join(0, 1, steps)
+			verdictTest{t, w, again}.asks(r)
 			time.Sleep(time.Minute)
 		}
 		if at := w.flushes(t); !slices.Equal(at, []uint64{300}) || steps != 2 {
@@ -227,11 +227,11 @@ func TestFirstStep_TakeoverFlushesOnce(t *testing.T) {
 // The document limit causes a flush only after a reader has waited, not when a reader has just connected.
 func TestFirstStep_DocumentLimitWaitsForReader(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
 		run, _ := w.start(t)
 		w.trickle(60, 1000)
-		j := judged{t, w, run}
+		j := verdictTest{t, w, run}
 		told := j.asks(j.join(0, 1, 0))
 		w.trickle(28, 1000)
 		if at := w.flushes(t); len(at) > 0 {
@@ -248,13 +248,13 @@ func TestFirstStep_DocumentLimitWaitsForReader(t *testing.T) {
 // After a failover, the leader counts documents from the last record of the log.
 func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
-		w := defaultWorld()
+		w := defaultFixture()
 		trickleTo(t, w, 2500, 1000)
 		if at := w.flushes(t); !slices.Equal(at, []uint64{2000}) {
 			t.Fatalf("flushed behind %v, want 2000", at)
 		}
 		again, _ := w.start(t) // the earlier leader is deposed
-		r := judged{t, w, again}.join(0, 1, 0)
+		r := verdictTest{t, w, again}.join(0, 1, 0)
 		go func() {
 			for {
 				if _, err := r.Next(t.Context()); err != nil {
@@ -273,7 +273,7 @@ func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 func TestFirstStep_SeveralSources(t *testing.T) {
 	for _, dry := range []string{mixture.DryWait, mixture.DryShare} {
 		bubble(t, dry, func(t *testing.T) {
-			d := defaultWorld()
+			d := defaultFixture()
 			c := d.config
 			c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 			c.Mix.OnDry, c.Mix.DryAfter = dry, time.Minute
@@ -282,8 +282,8 @@ func TestFirstStep_SeveralSources(t *testing.T) {
 			s["code"].lengths(slices.Repeat([]int{1000}, 100)...)
 			s["web"].lengths(slices.Repeat([]int{1000}, 400)...)
 			run, stop := w.start(t)
-			r := judged{t, w, run}.join(0, 1, 0)
-			told := judged{t, w, run}.asks(r)
+			r := verdictTest{t, w, run}.join(0, 1, 0)
+			told := verdictTest{t, w, run}.asks(r)
 			time.Sleep(31 * time.Second)
 			must(t, told())
 			if n := len(w.flushes(t)); n != 1 {

@@ -204,7 +204,7 @@ func shared(t *testing.T, s plan.Step) {
 // size.
 func TestResume_KilledAtEveryStepGivesSameTokens(t *testing.T) {
 	lengths := someLengths(18, 9000)
-	reference := newWorld(everyStep("bucket"))
+	reference := newFixture(everyStep("bucket"))
 	reference.docs.lengths(lengths...)
 	whole, _ := reference.start(t)
 	if _, err := whole.Seal(t.Context()); err != nil {
@@ -215,7 +215,7 @@ func TestResume_KilledAtEveryStepGivesSameTokens(t *testing.T) {
 		t.Fatalf("%d steps of %d documents", len(want), len(lengths))
 	}
 
-	w := newWorld(everyStep("bucket"))
+	w := newFixture(everyStep("bucket"))
 	w.options.CheckpointSteps = 5
 	w.docs.lengths(lengths...)
 	for i, n := range want {

@@ -17,7 +17,7 @@ import (
 
 // Documents published after the end of a run are not part of it, whichever checkpoint a later process starts from.
 func TestEnd_ExcludesLaterDocuments(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -47,7 +47,7 @@ func TestEnd_ExcludesLaterDocuments(t *testing.T) {
 func TestEnd_KilledWhileEndingExcludesLaterDocuments(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		for k, alive := 0, false; !alive; k++ {
-			w := newWorld(config("concat"))
+			w := newFixture(config("concat"))
 			w.options.CheckpointSteps, w.options.Ahead = 1, 1
 			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // 1.5 steps
 			life := &mortal{left: k, stored: stored}
@@ -105,7 +105,7 @@ func TestEnd_KilledWhileEndingExcludesLaterDocuments(t *testing.T) {
 
 // The log may hold several controls after one document, with the steps of the first control between them.
 func TestControls_SeveralAfterOneDocument(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.CheckpointSteps = 0
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
@@ -146,7 +146,7 @@ func TestPlan_DamagedRecordStopsRun(t *testing.T) {
 		"empty":     func([]byte) []byte { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(config("bfd"))
+			w := newFixture(config("bfd"))
 			w.docs.lengths(someLengths(4, 200)...)
 			run, stop := w.start(t)
 			read(t, run, state.RankID{World: 1}, 0, 12)

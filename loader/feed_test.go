@@ -50,7 +50,7 @@ func (s *instantSource) ReleaseChunk() {
 // BenchmarkLeader plans documents from a source that never waits into a plan log in memory. The difference to
 // BenchmarkPlanner, which runs the planner alone, is the overhead of the leader.
 func BenchmarkLeader(b *testing.B) {
-	w := newWorld(config("bucket"))
+	w := newFixture(config("bucket"))
 	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384
 	w.config.Shuffle.Window, w.config.Steps.Rows, w.config.Documents.Dedupe = 1024, 64, 100_000
 	w.options.Ahead, w.options.CheckpointSteps = 1<<30, 0

@@ -92,7 +92,7 @@ func (p soFar) step(change func(*plan.Step)) []byte {
 }
 
 // forge appends a record to the plan and returns its position.
-func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
+func (w *fixture) forge(t *testing.T, make func(soFar) []byte) (at int) {
 	t.Helper()
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
@@ -110,13 +110,13 @@ func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 
 // served runs a run that two daemons serve and that is flushed and sealed. It calls write at each place, and returns
 // what the readers got.
-func (w *world) served(t *testing.T, leads bool, write func(place string)) (read map[string]outcome) {
-	company, read := newCompany(), map[string]outcome{}
+func (w *fixture) served(t *testing.T, leads bool, write func(place string)) (read map[string]outcome) {
+	cluster, read := newTestCluster(), map[string]outcome{}
 	w.options.Ahead, w.options.StallTimeout = 2, 5*time.Second
 	w.docs.lengths(someLengths(4, 120)...)
-	first, stopFirst := w.join(t, company, "first")
+	first, stopFirst := w.join(t, cluster, "first")
 	begun := readAll(t, first, 3)
-	second, stopSecond := w.join(t, company, "second")
+	second, stopSecond := w.join(t, cluster, "second")
 	must(t, begun.err)
 	write(places[0])
 	_, err := first.Flush(t.Context())
@@ -203,7 +203,7 @@ func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 func TestForeignRecord_NeverChangesSteps(t *testing.T) {
 	var want []*assembly.Batch
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(config("bfd"))
+		w := newFixture(config("bfd"))
 		for who, o := range w.served(t, true, func(string) {}) {
 			if o.err != nil || o.served != nil || len(o.batches) < 20 {
 				t.Fatalf("%s: %d steps, %v, %v", who, len(o.batches), o.err, o.served)
@@ -223,7 +223,7 @@ func TestForeignRecord_NeverChangesSteps(t *testing.T) {
 }
 
 func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte, want []*assembly.Batch) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	at := 0
 	for who, o := range w.served(t, leads, func(here string) {
 		if here == place {
@@ -241,7 +241,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	// The operator has the record's position from the daemons' errors, or passes it as --before.
 	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, uint64(at))
 	must(t, err)
-	copied := newWorld(w.config)
+	copied := newFixture(w.config)
 	copied.docs, copied.options = w.docs, w.options
 	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}))
@@ -255,7 +255,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 }
 
 // restarted returns what a daemon that starts with the plan serves to its readers.
-func restarted(t *testing.T, w *world) (o outcome, err error) {
+func restarted(t *testing.T, w *fixture) (o outcome, err error) {
 	run, err := w.open(t)
 	if err != nil {
 		return o, err
@@ -270,7 +270,7 @@ func restarted(t *testing.T, w *world) (o outcome, err error) {
 // it out without an option.
 func TestForeignRecord_LeaderRecordsItInPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(config("bfd"))
+		w := newFixture(config("bfd"))
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
@@ -302,7 +302,7 @@ func TestForeignRecord_LeaderRecordsItInPlan(t *testing.T) {
 // A leader that lost its term to another leader does not report a foreign record.
 func TestForeignRecord_TermOfAnotherLeaderIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(config("bfd"))
+		w := newFixture(config("bfd"))
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)

@@ -39,7 +39,7 @@ func TestFork_PlansEveryTokenOnce(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
 		last := []string{runconfig.LastPad, runconfig.LastDrop} // the fork plans what a sealed parent dropped
-		w := newWorld(config(methods[r.IntN(len(methods))]))
+		w := newFixture(config(methods[r.IntN(len(methods))]))
 		w.config.Steps.Last = last[r.IntN(2)]
 		w.docs.lengths(lengths...)
 		seen := map[string]int{}
@@ -63,7 +63,7 @@ func TestFork_PlansEveryTokenOnce(t *testing.T) {
 			if generation == 2 {
 				break
 			}
-			next := newWorld(config(methods[r.IntN(len(methods))]))
+			next := newFixture(config(methods[r.IntN(len(methods))]))
 			next.config.Packing.Buckets, next.config.Steps.Rows, next.config.Seed = []int{8 + r.IntN(20)}, 1+r.IntN(5), seed
 			next.config.Steps.Last = last[r.IntN(2-generation)] // the last generation pads
 			next.docs = w.docs
@@ -92,7 +92,7 @@ func TestFork_PlansEveryTokenOnce(t *testing.T) {
 // A fork begins after the documents that its parent's steps before it were made of, even if a checkpoint of the
 // parent covers more documents. If those documents are purged, the fork begins with that checkpoint.
 func TestFork_StartsAfterDocumentsOfForkStep(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.config.Packing.Buckets, w.config.Packing.Atom = []int{64}, 1
 	w.options.CheckpointSteps = 1 << 30
 	w.docs.lengths(someLengths(3, 100)...)
@@ -124,10 +124,10 @@ func TestFork_StartsAfterDocumentsOfForkStep(t *testing.T) {
 	}
 }
 
-// forked forks a world's run with another dedupe window, seals the fork and returns its steps.
-func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
+// forked forks a fixture's run with another dedupe window, seals the fork and returns its steps.
+func forked(t *testing.T, w *fixture, at uint64, dedupe int) []*assembly.Batch {
 	t.Helper()
-	next := newWorld(w.config)
+	next := newFixture(w.config)
 	next.config.Documents.Dedupe, next.docs = dedupe, w.docs
 	h, _, err := w.fork(t, at, "next", next.config)
 	if err != nil {
@@ -139,8 +139,8 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	return next.sealed(t)
 }
 
-// sealed seals a world's run and returns all its steps.
-func (w *world) sealed(t *testing.T) []*assembly.Batch {
+// sealed seals a fixture's run and returns all its steps.
+func (w *fixture) sealed(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -153,12 +153,12 @@ func (w *world) sealed(t *testing.T) []*assembly.Batch {
 	return batches
 }
 
-// singly returns a world whose steps hold the stream in order. Its documents have the given ids; 0 is an empty
+// singly returns a fixture whose steps hold the stream in order. Its documents have the given ids; 0 is an empty
 // document.
-func singly(dedupe, length int, ids ...uint64) *world {
+func singly(dedupe, length int, ids ...uint64) *fixture {
 	c := config("concat")
 	c.Documents.Dedupe, c.Shuffle.Window, c.Steps.Rows = dedupe, 0, 1
-	w := newWorld(c)
+	w := newFixture(c)
 	for i, id := range ids {
 		d := document.Document{ID: id, Content: document.Content{Tokens: documentTokens(uint64(i+1), length)}}
 		if id == 0 {
@@ -202,7 +202,7 @@ func TestFork_LargerDedupeWindowKeepsRestOfDocument(t *testing.T) {
 }
 
 func TestFork_RefusesInvalidStepsAndConfigurations(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
@@ -227,14 +227,14 @@ func TestFork_RefusesInvalidStepsAndConfigurations(t *testing.T) {
 	if _, _, err := w.fork(t, 0, "next", w.config); reason(err) != fault.DocumentLost {
 		t.Errorf("fork of purged documents: %v", err)
 	}
-	if _, _, err := newWorld(w.config).fork(t, 0, "next", w.config); err == nil {
+	if _, _, err := newFixture(w.config).fork(t, 0, "next", w.config); err == nil {
 		t.Error("fork of a run that never began")
 	}
 }
 
 // A plan of another algorithm version is neither continued nor forked.
 func TestFork_OtherAlgorithmVersion(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
 	read(t, run, state.RankID{World: 1}, 0, 8)

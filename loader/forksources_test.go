@@ -26,16 +26,16 @@ import (
 	"loaderd/packonline"
 )
 
-// forksAt forks a world's run of several sources over the same streams, and returns the fork's world.
-func (w *world) forksAt(t *testing.T, s shelf, step uint64, c runconfig.Config) *world {
+// forksAt forks a fixture's run of several sources over the same streams, and returns the fork's fixture.
+func (w *fixture) forksAt(t *testing.T, s shelf, step uint64, c runconfig.Config) *fixture {
 	t.Helper()
 	next, err := w.tryFork(s, step, c)
 	must(t, err)
 	return next
 }
 
-func (w *world) tryFork(s shelf, step uint64, c runconfig.Config) (*world, error) {
-	next := newWorld(c)
+func (w *fixture) tryFork(s shelf, step uint64, c runconfig.Config) (*fixture, error) {
+	next := newFixture(c)
 	next.edges = w.edges
 	from := w.edgesOf()
 	h, _, err := maintenance.Fork(context.Background(), from, step, "next", c)
@@ -57,8 +57,8 @@ func from(batches []*assembly.Batch, step int) (out []*assembly.Batch) {
 	return out
 }
 
-// ends seals all sources of a world's run and returns its steps.
-func (w *world) ends(t *testing.T) []*assembly.Batch {
+// ends seals all sources of a fixture's run and returns its steps.
+func (w *fixture) ends(t *testing.T) []*assembly.Batch {
 	t.Helper()
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
@@ -68,7 +68,7 @@ func (w *world) ends(t *testing.T) []*assembly.Batch {
 	return out
 }
 
-func (w *world) audited(t *testing.T, s shelf, steps int) {
+func (w *fixture) audited(t *testing.T, s shelf, steps int) {
 	t.Helper()
 	a, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 	if err != nil || a.Steps != uint64(steps) || !a.Ended {
@@ -78,7 +78,7 @@ func (w *world) audited(t *testing.T, s shelf, steps int) {
 
 // grandMixture returns a run with all features of a mixture: a shuffled source, a source that ends after two epochs,
 // a source with its own packing, and a ramp.
-func grandMixture() (runconfig.Config, *world, shelf) {
+func grandMixture() (runconfig.Config, *fixture, shelf) {
 	c := config("bfd")
 	c.Steps.Rows, c.Documents.Dedupe = 2, 5
 	c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 2, "book": 1})
@@ -145,7 +145,7 @@ func TestForkSources_ContinuesLikeParent(t *testing.T) {
 					rest, whole = rest[:next-uint64(step)], false
 				}
 			}
-			plans := func(w *world) (out []*assembly.Batch) {
+			plans := func(w *fixture) (out []*assembly.Batch) {
 				if whole {
 					return w.ends(t)
 				}
@@ -171,7 +171,7 @@ func TestForkSources_ContinuesLikeParent(t *testing.T) {
 }
 
 // restarts compares the steps that an ended run serves after a restart without a checkpoint.
-func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
+func (w *fixture) restarts(t *testing.T, want []*assembly.Batch) error {
 	w.checkpoints.data = map[string][]byte{}
 	run, stop := w.start(t)
 	if again := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
@@ -228,7 +228,7 @@ func twice(docs []document.Document, k int) bool {
 	return slices.ContainsFunc(docs[max(0, k-9):k], func(d document.Document) bool { return d.ID == docs[k].ID })
 }
 
-func headerOf(t *testing.T, w *world) planrecord.Header {
+func headerOf(t *testing.T, w *fixture) planrecord.Header {
 	t.Helper()
 	h, err := planview.ReadHeader(t.Context(), w.plan)
 	must(t, err)
@@ -488,34 +488,34 @@ func TestForkSources_RefusesInvalidConfigurations(t *testing.T) {
 	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	c.Documents.Meta = w.config.Documents.Meta
 	steps := uint64(len(w.ends(t)))
-	for what, try := range map[string]func(c runconfig.Config) (*world, error){
-		"step 1000 is not planned": func(c runconfig.Config) (*world, error) { return w.tryFork(s, 1000, c) },
-		"run test has tokenizer": func(c runconfig.Config) (*world, error) {
+	for what, try := range map[string]func(c runconfig.Config) (*fixture, error){
+		"step 1000 is not planned": func(c runconfig.Config) (*fixture, error) { return w.tryFork(s, 1000, c) },
+		"run test has tokenizer": func(c runconfig.Config) (*fixture, error) {
 			c.Tokenizer.Fingerprint = "another"
 			return w.tryFork(s, 2, c)
 		},
-		"could not decode, by documents.meta.year: int64": func(c runconfig.Config) (*world, error) {
+		"could not decode, by documents.meta.year: int64": func(c runconfig.Config) (*fixture, error) {
 			c.Documents.Meta = map[string]string{"year": runconfig.MetaFloat64}
 			return w.tryFork(s, 20, c)
 		},
-		"source book: block is 5": func(c runconfig.Config) (*world, error) {
+		"source book: block is 5": func(c runconfig.Config) (*fixture, error) {
 			c.Sources["book"] = mixture.Source{Weight: 1, Epochs: 2, Block: 5}
 			return w.tryFork(s, 20, c)
 		},
-		"keep the seed": func(c runconfig.Config) (*world, error) {
+		"keep the seed": func(c runconfig.Config) (*fixture, error) {
 			c.Seed++
 			return w.tryFork(s, 20, c)
 		},
-		"some of the run's buckets": func(c runconfig.Config) (*world, error) {
+		"some of the run's buckets": func(c runconfig.Config) (*fixture, error) {
 			c.Packing.Buckets = []int{24}
 			return w.tryFork(s, 20, c)
 		},
-		"there is no stream nix": func(c runconfig.Config) (*world, error) {
+		"there is no stream nix": func(c runconfig.Config) (*fixture, error) {
 			c.Sources["nix"] = mixture.Source{Weight: 1, Epochs: 1}
 			c.Mix.Schedule = nil
 			return w.tryFork(s, 20, c)
 		},
-		"it was deleted and created again": func(c runconfig.Config) (*world, error) {
+		"it was deleted and created again": func(c runconfig.Config) (*fixture, error) {
 			created := s["web"].stream.Created
 			s["web"].stream.Created = created.Add(1)
 			defer func() { s["web"].stream.Created = created }()

@@ -106,7 +106,7 @@ func TestGolden(t *testing.T) {
 // goldenRun makes a run with controls of every kind, each recorded when the planner has reached the last published
 // document. So the order of the log's records does not depend on timing.
 func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
-	w := newWorld(c)
+	w := newFixture(c)
 	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, StallTimeout: 10 * time.Second,
 		CheckpointSteps: 1 << 30}
 	run, stop := w.start(t)
@@ -173,7 +173,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	}
 	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // the figures
 
-	fork := newWorld(c)
+	fork := newFixture(c)
 	fork.docs, fork.options = w.docs, w.options
 	fork.config.Seed++
 	h, _, err := w.fork(t, uint64(g.Steps/2), "test", fork.config)

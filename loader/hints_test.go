@@ -31,7 +31,7 @@ func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Pa
 func TestHints_CheckpointNeedsHintsOfBufferedDocuments(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool = 20
-	serve := func(w *world) []*assembly.Batch {
+	serve := func(w *fixture) []*assembly.Batch {
 		run, stop := w.start(t)
 		got := read(t, run, state.RankID{World: 1}, 0, 30)
 		if err := stop(); err != nil {
@@ -39,8 +39,8 @@ func TestHints_CheckpointNeedsHintsOfBufferedDocuments(t *testing.T) {
 		}
 		return got
 	}
-	made := func() (*world, []*assembly.Batch) {
-		w := newWorld(c)
+	made := func() (*fixture, []*assembly.Batch) {
+		w := newFixture(c)
 		w.options.CheckpointSteps = 5
 		w.docs.lengths(someLengths(3, 1500)...)
 		return w, serve(w)

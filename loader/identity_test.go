@@ -17,7 +17,7 @@ import (
 // A run refuses a document stream other than its own. The plan's references would name other documents, possibly of
 // equal lengths.
 func TestOpen_RefusesAnotherDocumentStream(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
 	read(t, run, state.RankID{World: 1}, 0, 8)
@@ -65,7 +65,7 @@ func TestAudit_RequiresTokenizerOfRun(t *testing.T) {
 
 // If the run's stream is replaced, the run ends, and a waiting reader gets the cause.
 func TestDocumentStream_ReplacementEndsRun(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
 	r, err := run.Join(state.RankID{World: 1}, 0)
@@ -89,7 +89,7 @@ func TestDocumentStream_ReplacementEndsRun(t *testing.T) {
 
 // A problem of the stream is reported as long as it persists, and the run continues.
 func TestDocumentStream_ProblemIsReportedWhileItLasts(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, _ := w.start(t)
 	read(t, run, state.RankID{World: 1}, 0, 20)

@@ -60,7 +60,7 @@ func TestIdleReader_BlocksOthersUntilTimeout(t *testing.T) {
 		eventually(t, func() bool { return w.first() > 1 }) // the idle reader is at step 0
 	})
 	bubble(t, "waits", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout, w.options.IdleReaderTimeout = time.Hour, time.Minute
 		run, _ := w.start(t)
 		r, err := run.Join(state.RankID{World: 1}, 0)
@@ -74,7 +74,7 @@ func TestIdleReader_BlocksOthersUntilTimeout(t *testing.T) {
 		}
 	})
 	bubble(t, "seldom", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.IdleReaderTimeout = time.Minute
 		w.docs.lengths(slices.Repeat([]int{16}, 200)...)
 		run, _ := w.start(t)
@@ -91,7 +91,7 @@ func TestIdleReader_BlocksOthersUntilTimeout(t *testing.T) {
 		}
 	})
 	bubble(t, "for ever", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 10 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		run, _ := w.start(t)

@@ -25,8 +25,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// measured makes the runs of a world measure their length without a request.
-func (w *world) measured() {
+// measured makes the runs of a fixture measure their length without a request.
+func (w *fixture) measured() {
 	w.options.ForecastInterval, w.options.MeasureTokens, w.options.Ahead = time.Hour, 1<<40, 2
 }
 
@@ -45,7 +45,7 @@ func exact(t *testing.T, run *loader.Run) uint64 {
 func TestLength_ExactForSealedRun(t *testing.T) {
 	for name, c := range goldenRuns() {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(c)
+			w := newFixture(c)
 			w.measured()
 			for i, n := range someLengths(5, 700) {
 				// some documents are duplicates
@@ -61,7 +61,7 @@ func TestLength_ExactForSealedRun(t *testing.T) {
 }
 
 // sealed seals a run after some steps and compares its length with the steps that it serves.
-func sealed(t *testing.T, w *world) {
+func sealed(t *testing.T, w *fixture) {
 	t.Helper()
 	for _, behind := range []int{0, 5} {
 		run, stop := w.start(t)
@@ -95,10 +95,10 @@ func sealed(t *testing.T, w *world) {
 
 // A forked run reports the exact number of its steps.
 func TestLength_ExactForFork(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(5, 400)...)
 	all := len(w.sealed(t))
-	next := newWorld(w.config)
+	next := newFixture(w.config)
 	next.docs = w.docs
 	next.measured()
 	h, _, err := w.fork(t, uint64(all/3), "next", next.config)
@@ -341,7 +341,7 @@ func TestLength_UpdatedForGrowingStream(t *testing.T) {
 		w, s := mixed(c, "code", "math", "web")
 		streams := []*memDocs{s["code"], s["math"], s["web"]}
 		if len(c.Sources) == 1 {
-			w = newWorld(c)
+			w = newFixture(c)
 			streams = []*memDocs{w.docs}
 		}
 		w.measured()
@@ -379,7 +379,7 @@ func TestLength_UpdatedForGrowingStream(t *testing.T) {
 // At the beginning, when many documents arrive, estimates follow quickly; later they are rare.
 func TestLength_FirstEstimatesFollowQuickly(t *testing.T) {
 	bubble(t, "soon", func(t *testing.T) {
-		w := newWorld(config("bfd"))
+		w := newFixture(config("bfd"))
 		w.options.ForecastInterval = time.Hour
 		run, stop := w.start(t)
 		for round := range 4 {
@@ -397,7 +397,7 @@ func TestLength_FirstEstimatesFollowQuickly(t *testing.T) {
 // An estimate is at least the number of planned steps, even if few documents were published since and no new estimate
 // was made.
 func TestLength_AtLeastPlannedSteps(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.options.ForecastInterval = time.Hour
 	w.docs.lengths(slices.Repeat([]int{8}, 4000)...) // 500 steps
 	run, stop := w.start(t)
@@ -413,7 +413,7 @@ func TestLength_AtLeastPlannedSteps(t *testing.T) {
 // Documents published after an estimate cause a new one soon, however rare estimates are.
 func TestLength_NewDocumentsTriggerEstimate(t *testing.T) {
 	bubble(t, "grows", func(t *testing.T) {
-		w := newWorld(config("bfd"))
+		w := newFixture(config("bfd"))
 		w.options.ForecastInterval = time.Hour
 		w.docs.lengths(someLengths(1, 40)...)
 		run, stop := w.start(t)
@@ -433,12 +433,12 @@ func TestLength_NewDocumentsTriggerEstimate(t *testing.T) {
 
 // A follower reports the leader's length, and requests a measurement from the leader.
 func TestLength_FollowerReportsLengthOfLeader(t *testing.T) {
-	w, company := newWorld(config("bfd")), newCompany()
+	w, cluster := newFixture(config("bfd")), newTestCluster()
 	w.measured()
 	w.options.MeasureTokens = 0
 	w.docs.lengths(someLengths(5, 600)...)
-	w.join(t, company, "first")
-	second, _ := w.join(t, company, "second")
+	w.join(t, cluster, "first")
+	second, _ := w.join(t, cluster, "second")
 	eventually(t, func() bool {
 		l := second.Length()
 		return l != nil && len(l.OpenSources) == 1 && l.OpenSources[0] == plantest.Source
@@ -473,7 +473,7 @@ func TestLength_EstimateIsWithinItsError(t *testing.T) {
 				c.Mix.Schedule = []mixture.Point{{Tokens: 200_000, Ramp: 300_000, Weights: map[string]float64{"code": 3, "math": 1,
 					"web": 1}}}
 			}
-			w, docs := newWorld(c), []*memDocs(nil)
+			w, docs := newFixture(c), []*memDocs(nil)
 			if len(c.Sources) > 1 {
 				var s shelf
 				w, s = mixed(c, "code", "math", "web")

@@ -10,7 +10,7 @@ import (
 
 // A quiet stream is flushed for a waiting reader, and the flush record replays to the same plan.
 func TestLinger_FlushesQuietStreamForReader(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.options.Linger, w.options.CheckpointSteps = 50*time.Millisecond, 0
 	w.docs.lengths(9, 9, 9, 9, 9) // a step of one-span rows, which would stay in the pool
 	run, stop := w.start(t)

@@ -33,8 +33,8 @@ func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.S
 	return backend.Stream{Documents: docs, LowWatermarks: &memLowWatermarks{docs: docs}}, nil
 }
 
-// mixed returns a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
-func mixed(c runconfig.Config, names ...string) (*world, shelf) {
+// mixed returns a fixture whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
+func mixed(c runconfig.Config, names ...string) (*fixture, shelf) {
 	s := shelf{}
 	for i, name := range names {
 		s[name] = newDocs()
@@ -42,7 +42,7 @@ func mixed(c runconfig.Config, names ...string) (*world, shelf) {
 		s[name].base = int32(i) * 1e7
 	}
 	c.Mix.OnDry, c.Mix.End = cmpOr(c.Mix.OnDry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
-	w := newWorld(c)
+	w := newFixture(c)
 	w.edges = func(e *backend.Backends) { e.Sources = s }
 	return w, s
 }

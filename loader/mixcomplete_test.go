@@ -36,10 +36,10 @@ func weightsOf(pairs ...any) mixture.Change {
 // Changes in quick succession keep what the changes before them set, through the leader and through a follower.
 func TestMix_CompletesWeightsWhenRecorded(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
-	company := newCompany()
+	cluster := newTestCluster()
 	runs := make([]*loader.Run, 2)
 	for i := range runs {
-		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+		runs[i], _ = w.join(t, cluster, fmt.Sprint("daemon", i))
 	}
 	read(t, runs[0], state.RankID{World: 1}, 0, 1)
 	for _, tc := range []struct {
@@ -79,10 +79,10 @@ func TestMix_CompletesWeightsWhenRecorded(t *testing.T) {
 func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	w.options.CheckpointSteps = 1
-	company := newCompany()
+	cluster := newTestCluster()
 	runs := make([]*loader.Run, 2)
 	for i := range runs {
-		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+		runs[i], _ = w.join(t, cluster, fmt.Sprint("daemon", i))
 	}
 	read(t, runs[0], state.RankID{World: 1}, 0, 3)
 	first := state.MixRequest{Change: weightsOf("code", 3.), Request: "one"}
@@ -97,10 +97,10 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 		}
 	}
 	repeated(runs[0], "the same leader")
-	company.oust(told)
+	cluster.depose(told)
 	repeated(runs[1], "another leader")
 	read(t, runs[0], state.RankID{World: 1}, 3, 20)
-	company.oust(told)
+	cluster.depose(told)
 	repeated(runs[0], "a third term, some steps later")
 	_, err = runs[0].Seal(t.Context())
 	must(t, err)

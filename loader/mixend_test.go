@@ -162,10 +162,10 @@ func TestSealSource_ThroughAnotherDaemon(t *testing.T) {
 		c.Sources = sources(map[string]float64{"a": 1})
 		w, s := mixed(c, "a", "b", "c", "d")
 		s["a"].lengths(someLengths(4, 40)...)
-		company := newCompany()
-		first, _ := w.join(t, company, "first")
+		cluster := newTestCluster()
+		first, _ := w.join(t, cluster, "first")
 		eventually(t, func() bool { return first.Info().Planned > 0 })
-		second, _ := w.join(t, company, "second")
+		second, _ := w.join(t, cluster, "second")
 		eventually(t, func() bool { return second.Info().Planned > 0 })
 		weights := map[string]float64{"a": 1}
 		for _, name := range []string{"b", "c", "d"} {
@@ -202,12 +202,12 @@ func TestSealSource_WaitsForRunToBegin(t *testing.T) {
 
 // forgetful loses the responses to every other request.
 type forgetful struct {
-	*company
+	*testCluster
 	asked *atomic.Int32
 }
 
 func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error) {
-	answer, err := f.company.Request(ctx, question)
+	answer, err := f.testCluster.Request(ctx, question)
 	if f.asked.Add(1)%2 == 1 {
 		return nil, fault.ErrNoLeader
 	}
@@ -225,10 +225,10 @@ func TestMix_LostResponseIsRetried(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(4, 400)...)
 		}
-		company := newCompany()
-		first, _ := w.join(t, company, "first")
+		cluster := newTestCluster()
+		first, _ := w.join(t, cluster, "first")
 		eventually(t, func() bool { return first.Info().Planned > 0 })
-		second, _ := w.join(t, company, "second", func(e *backend.Backends) { e.Bus = forgetful{company, &atomic.Int32{}} })
+		second, _ := w.join(t, cluster, "second", func(e *backend.Backends) { e.Bus = forgetful{cluster, &atomic.Int32{}} })
 		changes := []mixture.Change{
 			{Weights: map[string]float64{"a": 1, "b": 2}, Add: sources(map[string]float64{"b": 1})},
 			{Weights: map[string]float64{"a": 3, "b": 1}},

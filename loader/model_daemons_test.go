@@ -66,7 +66,7 @@ func inBubble(t *testing.T, f func(t *testing.T)) {
 
 // mortalBus delivers the messages of a process until it is killed.
 type mortalBus struct {
-	*company
+	*testCluster
 	killed *atomic.Bool
 }
 
@@ -74,7 +74,7 @@ func (b mortalBus) Publish(word []byte) error {
 	if b.killed.Load() {
 		return nil
 	}
-	return b.company.Publish(word)
+	return b.testCluster.Publish(word)
 }
 
 // daemon returns the name of the current incarnation of the process.
@@ -90,20 +90,20 @@ func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
 }
 
 // ignorant reports whether the process believes that it leads although the plan holds a later term.
-func (m *machine) ignorant() bool { return m.company != nil && m.unaware(m.process) }
+func (m *machine) ignorant() bool { return m.cluster != nil && m.unaware(m.process) }
 
 func (m *machine) unaware(p *process) bool {
 	if p.run == nil || !p.run.IsLeader() {
 		return false
 	}
-	_, who := m.world.terms()
+	_, who := m.fixture.terms()
 	return len(who) > 0 && who[len(who)-1] != p.daemon()
 }
 
 // settle waits until the process has caught up with the plan, or has lost the lease without noticing. A killed
 // process is restarted.
 func (m *machine) settle(rt *rapid.T) {
-	if m.company == nil {
+	if m.cluster == nil {
 		return
 	}
 	for range 5000 {
@@ -127,9 +127,9 @@ func (m *machine) settle(rt *rapid.T) {
 
 // upToDate reports whether the process has caught up with the plan.
 func (m *machine) upToDate(rt *rapid.T) bool {
-	m.world.plan.mu.Lock()
-	records := slices.Clone(m.world.plan.records)
-	m.world.plan.mu.Unlock()
+	m.fixture.plan.mu.Lock()
+	records := slices.Clone(m.fixture.plan.records)
+	m.fixture.plan.mu.Unlock()
 	var steps uint64
 	var parts planrecord.StepJoiner
 	commits, ended := planrecord.Commits{}, false
@@ -159,7 +159,7 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 
 // depose takes the lease away from the current leader.
 func (m *machine) depose(rt *rapid.T) {
-	m.company.oust(rapid.SampledFrom([]ousted{told, doubts, blind}).Draw(rt, "whoever led"))
+	m.cluster.depose(rapid.SampledFrom([]leaseLoss{told, doubts, blind}).Draw(rt, "whoever led"))
 }
 
 // wait lets time pass, so that the daemons receive heartbeats and forget silent daemons.
@@ -169,7 +169,7 @@ func (m *machine) wait(rt *rapid.T) {
 
 // blind reports whether a process lost the lease without noticing. Its responses without a record may be outdated.
 func (m *machine) blind() bool {
-	return m.company != nil && m.company.blinded && slices.ContainsFunc(m.crew, m.unaware)
+	return m.cluster != nil && m.cluster.blinded && slices.ContainsFunc(m.crew, m.unaware)
 }
 
 // lost reports whether another process was killed.
@@ -183,5 +183,5 @@ func (m *machine) lost() bool {
 
 // released reports whether a step was refused because all jobs have committed it and another daemon has purged it.
 func (m *machine) released(err error, step uint64) bool {
-	return m.company != nil && reason(err) == fault.StepPurged && step < m.most
+	return m.cluster != nil && reason(err) == fault.StepPurged && step < m.most
 }

@@ -108,8 +108,8 @@ func (s allShelf) Open(_ context.Context, name string, _ mixture.Source) (backen
 
 // mixed reports whether the run has more than one source, or does not read it once in stream order.
 func (m *machine) mixed() bool {
-	return len(m.world.config.Sources) > 1 || len(m.infos()) > 1 || !reflect.DeepEqual(m.world.config.Sources[plainSource],
-		plain()[plainSource])
+	return len(m.fixture.config.Sources) > 1 || len(m.infos()) > 1 ||
+		!reflect.DeepEqual(m.fixture.config.Sources[plainSource], plain()[plainSource])
 }
 
 // plainSource is the only source of a run that reads one stream in order.
@@ -215,7 +215,7 @@ func (m *machine) mix(rt *rapid.T) {
 	case what == "add" && len(absent) > 0:
 		name := rapid.SampledFrom(absent).Draw(rt, "added")
 		names = append(names, name)
-		change.Add = map[string]mixture.Source{name: drawSource(rt, m.world.config)}
+		change.Add = map[string]mixture.Source{name: drawSource(rt, m.fixture.config)}
 	case what == "remove" && len(names) > 1:
 		i := rapid.IntRange(0, len(names)-1).Draw(rt, "removed")
 		change.Remove = []string{names[i]}

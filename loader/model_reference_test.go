@@ -171,9 +171,9 @@ func (r *reference) lowWatermark(step int) uint64 {
 // follow makes the run's steps with the reference, and compares them.
 func (m *machine) follow(rt *rapid.T) {
 	planned := int(m.run.Info().Planned)
-	m.world.plan.mu.Lock()
-	records := slices.Clone(m.world.plan.records)
-	m.world.plan.mu.Unlock()
+	m.fixture.plan.mu.Lock()
+	records := slices.Clone(m.fixture.plan.records)
+	m.fixture.plan.mu.Unlock()
 	if len(records) == 0 {
 		return
 	}
@@ -449,7 +449,7 @@ func (m *machine) check(rt *rapid.T) {
 	shown := status.New(status.Options{Run: m.run, LocalStreams: func() []api.RankStatus {
 		return nil
 	}, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
-		Bounds: status.Bounds{Window: m.world.config.Shuffle.Window, Ahead: m.world.options.Ahead}}).Status()
+		Bounds: status.Bounds{Window: m.fixture.config.Shuffle.Window, Ahead: m.fixture.options.Ahead}}).Status()
 	for _, wrong := range append(contradictions(m.run.Stats()), statustest.Contradictions(&shown)...) {
 		rt.Fatal(wrong)
 	}
@@ -527,8 +527,8 @@ func (m *machine) audit(rt *rapid.T) {
 	planned := m.run.Info().Planned
 	ctx, cancel := context.WithTimeout(m.t.Context(), time.Minute)
 	defer cancel()
-	e := backend.Backends{Sources: allShelf(m.docs), Plan: m.world.plan}
-	if seen, err := maintenance.Audit(ctx, e, m.world.config.Tokenizer, nil); err != nil || seen.Steps < planned {
+	e := backend.Backends{Sources: allShelf(m.docs), Plan: m.fixture.plan}
+	if seen, err := maintenance.Audit(ctx, e, m.fixture.config.Tokenizer, nil); err != nil || seen.Steps < planned {
 		rt.Fatalf("audit of %d of %d steps: %v", seen.Steps, planned, err)
 	}
 }

@@ -71,11 +71,11 @@ type machine struct {
 	several       bool                                  // messages may hold several documents
 	runs          int
 
-	*process            // the process under test
-	crew     []*process // all processes of the run
-	company  *company   // nil if the run has one process
+	*process              // the process under test
+	crew     []*process   // all processes of the run
+	cluster  *testCluster // nil if the run has one process
 	name     string
-	world    *world
+	fixture  *fixture
 	spoilt   map[string][]byte    // the damaged data of each spoiled checkpoint
 	commits  []planrecord.Commits // possible committing jobs: two after a kill during a record
 	most     uint64               // all steps below were committed by all committing jobs at some time
@@ -115,21 +115,21 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 		m.docs[name].base, m.docs[name].stream.Name = int32(i)*1e7, "DOCS"+name
 	}
 	m.publish(rt)
-	m.adopt(rt, newWorld(c))
+	m.adopt(rt, newFixture(c))
 	m.startAll(rt)
 	return m
 }
 
-// adopt makes a world the one under test.
-func (m *machine) adopt(rt *rapid.T, w *world) {
+// adopt makes a fixture the one under test.
+func (m *machine) adopt(rt *rapid.T, w *fixture) {
 	w.options.CacheBytes, w.options.StallTimeout = 0, 2*time.Second // every row fetches its documents
 	w.options.CheckpointSteps = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
-	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
+	m.fixture, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
 	m.commits, m.spoilt = []planrecord.Commits{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
-		m.company, w.options.StallTimeout = newCompany(), 10*time.Second // longer than the detection of a killed process
+		m.cluster, w.options.StallTimeout = newTestCluster(), 10*time.Second // longer than the detection of a killed process
 	}
 }
 
@@ -158,15 +158,15 @@ func (m *machine) start(rt *rapid.T) {
 	m.life, m.readers = &mortal{left: 1 << 30}, map[*follower.Reader]uint64{}
 	m.lives++
 	m.killed = &atomic.Bool{}
-	m.world.edges = func(e *backend.Backends) {
+	m.fixture.edges = func(e *backend.Backends) {
 		e.Sources = strictShelf{m.docs, m.lowWatermarksOf}
-		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
-		if m.company != nil {
-			e.Elector, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
+		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.fixture.plan, m.life}}, mortalCheckpoints{m.fixture.checkpoints, m.life}
+		if m.cluster != nil {
+			e.Elector, e.Bus, e.Daemon = m.cluster, mortalBus{m.cluster, m.killed}, m.daemon()
 		}
 	}
 	var err error
-	if m.run, err = m.world.open(m.t); err != nil {
+	if m.run, err = m.fixture.open(m.t); err != nil {
 		rt.Fatalf("open: %v", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -285,11 +285,11 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 // place draws a rank and a world size that divides every step.
 func (m *machine) place(rt *rapid.T) state.RankID {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool {
-		return follower.CheckWorldSize(m.world.config, n) != nil
+		return follower.CheckWorldSize(m.fixture.config, n) != nil
 	})
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
 	p := state.RankID{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
-	if m.company != nil {
+	if m.cluster != nil {
 		p.Job = rapid.SampledFrom([]string{"", "evaluator"}).Draw(rt, "job")
 	}
 	return p
@@ -332,7 +332,7 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 			rt.Fatalf("assemble step %d: %v", at, err)
 		}
 		m.follow(rt)
-		if at == possible && m.world.config.Mix.OnDry == mixture.DryShare { // a source was paused meanwhile
+		if at == possible && m.fixture.config.Mix.OnDry == mixture.DryShare { // a source was paused meanwhile
 			possible, ended = m.possible(rt)
 		}
 		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) ||
@@ -357,10 +357,10 @@ func (m *machine) ahead() uint64 {
 	if len(slowest) == 0 {
 		return math.MaxUint64
 	}
-	if m.company != nil { // another daemon's reader counts as requesting the step it got last
-		return slowest[0] + uint64(m.world.options.Ahead)
+	if m.cluster != nil { // another daemon's reader counts as requesting the step it got last
+		return slowest[0] + uint64(m.fixture.options.Ahead)
 	}
-	return slowest[0] + 1 + uint64(m.world.options.Ahead)
+	return slowest[0] + 1 + uint64(m.fixture.options.Ahead)
 }
 
 // report sends a client's report, true or not. No step may depend on it.
@@ -516,7 +516,7 @@ func (m *machine) seal(rt *rapid.T) {
 func (m *machine) release(rt *rapid.T) {
 	err := m.run.Release(m.t.Context())
 	// The process was killed, or another daemon leads.
-	if err != nil && !errors.Is(err, fault.ErrNoLeader) && !(m.company != nil && errors.Is(err, fault.ErrLeadershipLost)) {
+	if err != nil && !errors.Is(err, fault.ErrNoLeader) && !(m.cluster != nil && errors.Is(err, fault.ErrLeadershipLost)) {
 		rt.Fatal(err)
 	}
 }
@@ -534,7 +534,7 @@ func (m *machine) checkpoint(rt *rapid.T) {
 
 // spoil damages the newest checkpoint, unless it is the last valid one.
 func (m *machine) spoil(rt *rapid.T) {
-	c := m.world.checkpoints
+	c := m.fixture.checkpoints
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	good := slices.DeleteFunc(slices.Sorted(maps.Keys(c.data)), func(name string) bool {
@@ -563,10 +563,10 @@ func (m *machine) fork(rt *rapid.T) {
 	step := rapid.IntRange(0, int(m.run.Info().Planned)).Draw(rt, "step")
 	m.follow(rt)
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
-	next := newWorld(configs(method).Draw(rt, "configuration"))
-	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
-	from := backend.Backends{Sources: strictShelf{m.docs, m.lowWatermarksOf}, Plan: m.world.plan,
-		Checkpoints: m.world.checkpoints}
+	next := newFixture(configs(method).Draw(rt, "configuration"))
+	next.config.Documents, next.config.Sources = m.fixture.config.Documents, plain()
+	from := backend.Backends{Sources: strictShelf{m.docs, m.lowWatermarksOf}, Plan: m.fixture.plan,
+		Checkpoints: m.fixture.checkpoints}
 	h, _, err := maintenance.Fork(m.t.Context(), from, uint64(step), "next", next.config)
 	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
 		return // documents needed to replay the step are purged

@@ -41,7 +41,7 @@ func TestHints_WarnsOfDocumentsWithoutHints(t *testing.T) {
 		for _, says := range []bool{false, true} {
 			c := config("splice")
 			c.Packing.Pool, c.Packing.Splice.Retriever = 20, retriever
-			w := newWorld(c)
+			w := newFixture(c)
 			var log kept
 			w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 			for i, n := range someLengths(3, 400) {

@@ -60,9 +60,9 @@ func (d *rangedDocs) Refetch(ctx context.Context, sequences []uint64, f func(doc
 	return nil
 }
 
-// written returns a world whose plan is complete and whose documents are in no cache.
-func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*assembly.Batch) {
-	w = newWorld(config("bfd"))
+// written returns a fixture whose plan is complete and whose documents are in no cache.
+func written(t *testing.T, documents int) (w *fixture, docs *rangedDocs, want []*assembly.Batch) {
+	w = newFixture(config("bfd"))
 	for i := range documents {
 		w.docs.lengths(1 + i%12)
 	}
@@ -105,7 +105,7 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 	}
 }
 
-// Documents that the ranks of a world need are read once, in stream order and in one request, before ranks request
+// Documents that the ranks of a fixture need are read once, in stream order and in one request, before ranks request
 // them.
 func TestPrefetch_ReadsDocumentsOnceInOrder(t *testing.T) {
 	w, docs, want := written(t, 600)

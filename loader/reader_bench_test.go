@@ -18,7 +18,7 @@ func BenchmarkReaders(b *testing.B) {
 	for _, jobs := range []int{1, 4, 16} {
 		b.Run(fmt.Sprintf("ranks=%d", jobs*world), func(b *testing.B) {
 			for b.Loop() {
-				w := newWorld(config("bfd"))
+				w := newFixture(config("bfd"))
 				w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{256}, 1024, 4096
 				w.config.Shuffle.Window, w.config.Steps.Rows = 256, world
 				w.options.Ahead, w.options.CheckpointSteps, w.options.CacheBytes = 16, 0, 1<<30

@@ -13,9 +13,9 @@ import (
 	"loaderd/loader/state"
 )
 
-// purging returns a world whose run purges committed documents and caches no tokens.
-func purging(c runconfig.Config) (*world, *memLowWatermarks) {
-	w := newWorld(c)
+// purging returns a fixture whose run purges committed documents and caches no tokens.
+func purging(c runconfig.Config) (*fixture, *memLowWatermarks) {
+	w := newFixture(c)
 	lowWatermarks := &memLowWatermarks{docs: w.docs}
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{w.docs, lowWatermarks} }
 	w.options.Retention, w.options.CacheBytes = backend.RetentionPurge, 0
@@ -23,7 +23,7 @@ func purging(c runconfig.Config) (*world, *memLowWatermarks) {
 }
 
 // first returns the oldest document that is not purged.
-func (w *world) first() uint64 {
+func (w *fixture) first() uint64 {
 	w.docs.mu.Lock()
 	defer w.docs.mu.Unlock()
 	return w.docs.first
@@ -32,7 +32,7 @@ func (w *world) first() uint64 {
 // The documents of committed steps are purged. All other steps, also after restarts, are those of an undisturbed run.
 func TestRetention_PurgesCommittedDocuments(t *testing.T) {
 	lengths := someLengths(9, 600)
-	reference := newWorld(config("bfd"))
+	reference := newFixture(config("bfd"))
 	reference.docs.lengths(lengths...)
 	whole, _ := reference.start(t)
 	if _, err := whole.Seal(t.Context()); err != nil {
@@ -163,19 +163,19 @@ func TestRetention_KeepsDocumentsOfCheckpoint(t *testing.T) {
 
 // Documents that a job, a reader or a restart may request are not purged.
 func TestRetention_KeepsDocumentsOfJobsReadersAndRestarts(t *testing.T) {
-	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *world){
+	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *fixture){
 		"nobody": nil,
-		"another job": func(t *testing.T, run *loader.Run, _ *world) {
+		"another job": func(t *testing.T, run *loader.Run, _ *fixture) {
 			if _, err := run.Commit(t.Context(), "slow", 0); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a reader": func(t *testing.T, run *loader.Run, _ *world) {
+		"a reader": func(t *testing.T, run *loader.Run, _ *fixture) {
 			if _, err := run.Join(state.RankID{Job: "evaluator", World: 2}, 0); err != nil {
 				t.Fatal(err)
 			}
 		},
-		"a reader amid a step": func(t *testing.T, run *loader.Run, w *world) {
+		"a reader amid a step": func(t *testing.T, run *loader.Run, w *fixture) {
 			r, err := run.Join(state.RankID{Job: "evaluator", World: 2}, 0)
 			if err != nil {
 				t.Fatal(err)
@@ -185,7 +185,7 @@ func TestRetention_KeepsDocumentsOfJobsReadersAndRestarts(t *testing.T) {
 				t.Fatal(err)
 			}
 		},
-		"no checkpoint": func(_ *testing.T, _ *loader.Run, w *world) {
+		"no checkpoint": func(_ *testing.T, _ *loader.Run, w *fixture) {
 			w.checkpoints.mu.Lock()
 			defer w.checkpoints.mu.Unlock()
 			w.checkpoints.refuse = true

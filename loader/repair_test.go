@@ -34,9 +34,9 @@ func commitRecord(job string, step uint64) []byte {
 }
 
 // flushed returns a stopped run with a flush in the middle of its plan, and the batches read from it.
-func flushed(t *testing.T) (*world, []*assembly.Batch) {
+func flushed(t *testing.T) (*fixture, []*assembly.Batch) {
 	t.Helper()
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.options.Ahead = 2
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
@@ -57,7 +57,7 @@ func flushed(t *testing.T) (*world, []*assembly.Batch) {
 }
 
 // flushAt returns the position of the flush record.
-func (w *world) flushAt() int {
+func (w *fixture) flushAt() int {
 	return slices.IndexFunc(w.plan.records, func(b []byte) bool { return b[3] == 4 }) + 1
 }
 
@@ -83,7 +83,7 @@ func TestPlanTruncated_IsRefused(t *testing.T) {
 // Checkpoints of an earlier run of the same name do not make a fork's or a copy's plan truncated.
 func TestPlanTruncated_ForkIgnoresOldCheckpoints(t *testing.T) {
 	w, _ := flushed(t)
-	next := newWorld(w.config)
+	next := newFixture(w.config)
 	next.docs = w.docs
 	maps.Copy(next.checkpoints.data, w.checkpoints.data)
 	h, _, err := w.fork(t, 8, "test", next.config)
@@ -100,19 +100,19 @@ func TestPlanTruncated_ForkIgnoresOldCheckpoints(t *testing.T) {
 
 // Records at impossible positions are refused by every reader of the plan that reads them.
 func TestPlan_RefusesRecordsOutOfPlace(t *testing.T) {
-	sealed := func(t *testing.T) *world {
+	sealed := func(t *testing.T) *fixture {
 		w, _ := audited(t, "bfd")
 		clear(w.checkpoints.data)
 		return w
 	}
-	for name, spoil := range map[string]func(w *world){
-		"an end with too few steps": func(w *world) {
+	for name, spoil := range map[string]func(w *fixture){
+		"an end with too few steps": func(w *fixture) {
 			w.plan.records[len(w.plan.records)-1] = planRecord(6, binary.AppendUvarint(nil, 3))
 		},
-		"a commit beyond the plan": func(w *world) {
+		"a commit beyond the plan": func(w *fixture) {
 			w.plan.records = append(w.plan.records, commitRecord("trainer", 1e6))
 		},
-		"two ends": func(w *world) {
+		"two ends": func(w *fixture) {
 			w.plan.records = append(w.plan.records, w.plan.records[len(w.plan.records)-1])
 		},
 	} {
@@ -153,10 +153,10 @@ func TestPlan_RefusesRecordsOutOfPlace(t *testing.T) {
 	})
 }
 
-// repaired returns a world with the repaired copy of a world's damaged plan.
-func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
+// repaired returns a fixture with the repaired copy of a world's damaged plan.
+func repaired(t *testing.T, w *fixture, d maintenance.Damage) *fixture {
 	t.Helper()
-	next := newWorld(w.config)
+	next := newFixture(w.config)
 	next.docs, next.options = w.docs, w.options
 	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}); err != nil {
@@ -169,23 +169,23 @@ func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 // control was lost, which is reported.
 func TestRepair_CopiesPlanUpToDamage(t *testing.T) {
 	for name, c := range map[string]struct {
-		damage func(w *world)
+		damage func(w *fixture)
 		same   bool
 		lost   []string
 	}{
-		"a step": {func(w *world) {
+		"a step": {func(w *fixture) {
 			at := w.flushAt() + 8
 			w.plan.records[at] = w.plan.records[at][1:]
 		}, true, []string{`commit of "trainer" before step 20`}},
-		"the flush": {func(w *world) {
+		"the flush": {func(w *fixture) {
 			at := w.flushAt() - 1
 			w.plan.records[at] = nil
 		}, false, []string{`commit of "trainer" before step 20`}},
-		"a step before the flush": {func(w *world) {
+		"a step before the flush": {func(w *fixture) {
 			w.plan.records[2] = nil
 		}, false, []string{"flush behind arrival 60", `commit of "trainer" before step 20`}},
-		"the end, which was steps": {func(w *world) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
-		"the end with the flush":   {func(w *world) { w.plan.records = w.plan.records[:w.flushAt()-1] }, false, nil},
+		"the end, which was steps": {func(w *fixture) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
+		"the end with the flush":   {func(w *fixture) { w.plan.records = w.plan.records[:w.flushAt()-1] }, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, want := flushed(t)

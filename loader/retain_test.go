@@ -16,7 +16,7 @@ import (
 func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 	late := state.RankID{Job: "late", World: 1}
 	// begin makes a run of which job late reads 20 steps and another job reads and commits 40.
-	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
+	begin := func(t *testing.T) (w *fixture, run *loader.Run, stop func() error, r *follower.Reader) {
 		w, _ = purging(config("bfd"))
 		w.options.IdleReaderTimeout = time.Minute
 		run, stop = w.start(t)
@@ -112,12 +112,12 @@ func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 func TestRetention_JobRetainsAfterItsDaemonStops(t *testing.T) {
 	bubble(t, "stops", func(t *testing.T) {
 		w, _ := purging(config("bfd"))
-		company := newCompany()
+		cluster := newTestCluster()
 		w.options.StallTimeout = 10 * time.Second
 		w.docs.lengths(someLengths(9, 400)...)
-		first, _ := w.join(t, company, "first")
+		first, _ := w.join(t, cluster, "first")
 		eventually(t, first.IsLeader)
-		second, stop := w.join(t, company, "second")
+		second, stop := w.join(t, cluster, "second")
 		eventually(t, func() bool { return len(second.Info().Daemons) == 2 })
 		read(t, second, state.RankID{Job: "late", World: 1}, 0, 20)
 		read(t, first, state.RankID{World: 1}, 0, 40)
@@ -147,7 +147,7 @@ func commit(t *testing.T, run *loader.Run, job string, step uint64) {
 // count as sent steps until it has a stream.
 func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, stop := w.start(t)
 		read(t, run, state.RankID{Job: "a", World: 1}, 0, 12)
@@ -176,11 +176,11 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 
 // All daemons report how many steps each job was sent, also after the job's readers have closed.
 func TestRun_ReportsStepsSentPerJob(t *testing.T) {
-	w, company := newWorld(config("concat")), newCompany()
+	w, cluster := newFixture(config("concat")), newTestCluster()
 	w.options.StallTimeout = 10 * time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-	first, _ := w.join(t, company, "first")
-	second, _ := w.join(t, company, "second")
+	first, _ := w.join(t, cluster, "first")
+	second, _ := w.join(t, cluster, "second")
 	eventually(t, func() bool { return len(first.Info().Daemons) == 2 && len(second.Info().Daemons) == 2 })
 	r, err := first.Join(state.RankID{Job: "a", World: 1}, 5)
 	if err != nil {

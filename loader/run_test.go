@@ -40,7 +40,7 @@ func TestRun_EveryTokenArrivesOnce(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/%v/%d", atom.method, atom.rows, world), func(t *testing.T) {
 				c := config(atom.method)
 				c.Packing.Atom = atom.rows
-				w := newWorld(c)
+				w := newFixture(c)
 				w.docs.lengths(someLengths(3, 300)...)
 				run, _ := w.start(t)
 				if at, err := run.Seal(t.Context()); err != nil || at != 300 {
@@ -173,7 +173,7 @@ func TestRun_RestartAnywhereContinuesSamePlan(t *testing.T) {
 		lengths := someLengths(5, 160)
 		c := config(atom.method)
 		c.Packing.Atom = atom.rows
-		whole := newWorld(c)
+		whole := newFixture(c)
 		whole.docs.lengths(lengths...)
 		run, _ := whole.start(t)
 		if _, err := run.Seal(t.Context()); err != nil {
@@ -181,7 +181,7 @@ func TestRun_RestartAnywhereContinuesSamePlan(t *testing.T) {
 		}
 		want := read(t, run, state.RankID{World: 1}, 0, 0)
 		for _, every := range []int{0, 1, 5} {
-			w := newWorld(c)
+			w := newFixture(c)
 			w.options.CheckpointSteps = every
 			w.options.Ahead = 1
 			var got []*assembly.Batch
@@ -216,7 +216,7 @@ func TestRun_RestartAnywhereContinuesSamePlan(t *testing.T) {
 }
 
 func TestRun_RefusesInvalidJoinsAndCommits(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	run, stop := w.start(t)
 	for _, c := range []struct {
@@ -254,7 +254,7 @@ func TestRun_RefusesInvalidJoinsAndCommits(t *testing.T) {
 }
 
 func TestOpen_RefusesAnotherConfiguration(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	_, stop := w.start(t)
 	if err := stop(); err != nil {
@@ -268,7 +268,7 @@ func TestOpen_RefusesAnotherConfiguration(t *testing.T) {
 
 // A replay that contradicts the log stops the run, with both versions in the error.
 func TestReplay_DetectsChangedDocument(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
 	run, stop := w.start(t)
 	read(t, run, state.RankID{World: 1}, 0, 4)
@@ -290,7 +290,7 @@ func TestReplay_DetectsChangedDocument(t *testing.T) {
 
 // Of two planners of one run, one appends; the other gets an error and stops.
 func TestLeader_OnlyOneOfTwoPlannersAppends(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	type outcome struct {
 		steps       int
@@ -338,7 +338,7 @@ func TestLeader_OnlyOneOfTwoPlannersAppends(t *testing.T) {
 }
 
 func TestCache_SmallCacheRefetchesDocuments(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.options.CacheBytes = 1
 	w.docs.lengths(someLengths(3, 200)...)
 	run, _ := w.start(t)
@@ -356,7 +356,7 @@ func TestCache_SmallCacheRefetchesDocuments(t *testing.T) {
 // Join after the last step returns the end, and Join beyond that fails. Otherwise a trainer that resumes on the wrong
 // run would take its training for complete.
 func TestJoin_AfterLastStepReturnsEnd(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	run, _ := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -372,7 +372,7 @@ func TestJoin_AfterLastStepReturnsEnd(t *testing.T) {
 }
 
 func TestDedupe_SkippedAndDuplicateDocumentsAreCounted(t *testing.T) {
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	doc := func(id uint64, skip plan.Skip) document.Document {
 		d := document.Document{ID: id, Skip: skip}
 		if skip == "" {

@@ -13,7 +13,7 @@ import (
 )
 
 // lived runs a run to its end and returns its batches and its id.
-func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
+func lived(t *testing.T, w *fixture) (batches []*assembly.Batch, id string) {
 	t.Helper()
 	run, stop := w.start(t)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -43,7 +43,7 @@ func unsealed(t *testing.T, records [][]byte) [][]byte {
 
 // A run that is deleted and restarted over the same documents differs only in the id in its header.
 func TestRunID_RestartedRunDiffersOnlyInID(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(2, 120)...)
 	first, id := lived(t, w)
 	records := w.plan.records
@@ -73,7 +73,7 @@ func TestRunID_RestartedRunDiffersOnlyInID(t *testing.T) {
 
 // A process that has not read the plan reports no id. An id that it generates may not be the run's.
 func TestRunID_UnknownBeforePlanIsRead(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	run, err := w.open(t)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +95,7 @@ func TestRunID_NewForForksKeptForRepairs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	next := newWorld(w.config)
+	next := newFixture(w.config)
 	next.docs = w.docs
 	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}); err != nil {

@@ -17,7 +17,7 @@ func TestSkipLog_Duplicates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Documents.Dedupe = 1000
-		w, log := newWorld(c), &lines{words: "documents skipped"}
+		w, log := newFixture(c), &lines{words: "documents skipped"}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		pass := func(n int) {
 			for id := range n {
@@ -73,7 +73,7 @@ func TestSkipLog_Duplicates(t *testing.T) {
 // Each reason is logged in a separate line before the run ends. The verdict of a run without steps names the reasons.
 func TestSkipLog_EndOfRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(config("concat")), &lines{words: "documents skipped"}
+		w, log := newFixture(config("concat")), &lines{words: "documents skipped"}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		for range 20 {

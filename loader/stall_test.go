@@ -64,10 +64,10 @@ func (s oddSource) Status() document.SourceStatus {
 	return status
 }
 
-// planned returns a world whose run has planned 4 steps and was stopped. It has no checkpoints, so a restart replays.
-func planned(t *testing.T) *world {
+// planned returns a fixture whose run has planned 4 steps and was stopped. It has no checkpoints, so a restart replays.
+func planned(t *testing.T) *fixture {
 	t.Helper()
-	w := newWorld(config("concat"))
+	w := newFixture(config("concat"))
 	w.options.CheckpointSteps = 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, stop := w.start(t)
@@ -79,7 +79,7 @@ func planned(t *testing.T) *world {
 	return w
 }
 
-func (w *world) odd(d oddDocs) {
+func (w *fixture) odd(d oddDocs) {
 	d.memDocs = w.docs
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: d} }
 }
@@ -125,7 +125,7 @@ func TestStall_ReadersAndRequestsGetCause(t *testing.T) {
 		})
 	}
 	bubble(t, "everything is fetched and waits to be tokenized", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 600 * time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
@@ -243,7 +243,7 @@ func TestDocumentStream_ShorterThanPlanIsRefused(t *testing.T) {
 
 func TestStall_NamesCause(t *testing.T) {
 	bubble(t, "source dry", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(5, 6)
 		run, _ := w.start(t)
@@ -259,7 +259,7 @@ func TestStall_NamesCause(t *testing.T) {
 		}
 	})
 	bubble(t, "source dry, but for documents that the leader holds", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 600 * time.Millisecond
 		run, stop := w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
@@ -280,7 +280,7 @@ func TestStall_NamesCause(t *testing.T) {
 		}
 	})
 	bubble(t, "rank behind", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
@@ -299,7 +299,7 @@ func TestStall_NamesCause(t *testing.T) {
 		}
 	})
 	bubble(t, "plan log behind", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.Ahead, w.options.StallTimeout = 1, 2*time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 4000)...)
 		run, stop := w.start(t)
@@ -324,7 +324,7 @@ func TestStall_NamesCause(t *testing.T) {
 		}
 	})
 	bubble(t, "plan log down", func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		run, err := w.open(t)

@@ -21,7 +21,7 @@ func TestStreamStates_OfSources(t *testing.T) {
 	}
 	must(t, stop())
 
-	plain := newWorld(config("bfd"))
+	plain := newFixture(config("bfd"))
 	plain.docs.lengths(3, 4)
 	run, stop = plain.start(t)
 	if stock, err := run.StreamStates(t.Context()); err != nil || len(stock) != 1 || stock[0].Last != 2 {

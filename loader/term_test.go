@@ -24,7 +24,7 @@ func isTerm(record []byte) bool {
 }
 
 // terms returns the positions of the term records, and their daemons.
-func (w *world) terms() (at []uint64, who []string) {
+func (w *fixture) terms() (at []uint64, who []string) {
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
 	for i, b := range w.plan.records {
@@ -39,7 +39,7 @@ func (w *world) terms() (at []uint64, who []string) {
 
 // Each term begins with a term record, after all records of the plan including its end.
 func TestTerm_BeginsWithTermRecord(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(3, 60)...)
 	var want []string
 	for _, name := range []string{"host-a/1", "", "host-b/7", "host-b/7"} {
@@ -75,7 +75,7 @@ func TestTerm_BeginsWithTermRecord(t *testing.T) {
 
 // A new leader deposes the previous leader, even if the new one has nothing to append.
 func TestTerm_NewLeaderReplacesPrevious(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(3, 200)...)
 	first, stopFirst := w.start(t)
 	have := read(t, first, state.RankID{World: 1}, 0, 8)
@@ -99,7 +99,7 @@ func TestTerm_NewLeaderReplacesPrevious(t *testing.T) {
 // A leader that waits at its Ahead limit while another leader continues, and is stopped later, stores and deletes
 // nothing.
 func TestTerm_LateStoppedLeaderStoresNothing(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(3, 2000)...)
 	first, stopFirst := w.start(t)
 	read(t, first, state.RankID{World: 1}, 0, 2)
@@ -119,8 +119,8 @@ func TestTerm_LateStoppedLeaderStoresNothing(t *testing.T) {
 
 // Every sign of another leader ends the term with that reason.
 func TestTerm_EndsOnSignOfAnotherLeader(t *testing.T) {
-	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, lowWatermarks *memLowWatermarks){
-		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memLowWatermarks) {
+	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *fixture, lowWatermarks *memLowWatermarks){
+		"a checkpoint": func(t *testing.T, run *loader.Run, w *fixture, _ *memLowWatermarks) {
 			if _, err := w.checkpoints.Claim(t.Context(), 1000, false); err != nil {
 				t.Fatal(err)
 			}
@@ -128,7 +128,7 @@ func TestTerm_EndsOnSignOfAnotherLeader(t *testing.T) {
 				t.Error("the checkpoint was stored")
 			}
 		},
-		"a release": func(t *testing.T, run *loader.Run, w *world, lowWatermarks *memLowWatermarks) {
+		"a release": func(t *testing.T, run *loader.Run, w *fixture, lowWatermarks *memLowWatermarks) {
 			read(t, run, state.RankID{World: 1}, 0, 40)
 			if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 40); err != nil {
 				t.Fatal(err)
@@ -144,7 +144,7 @@ func TestTerm_EndsOnSignOfAnotherLeader(t *testing.T) {
 				t.Errorf("documents before %d are purged", w.first())
 			}
 		},
-		"the end": func(t *testing.T, run *loader.Run, _ *world, lowWatermarks *memLowWatermarks) {
+		"the end": func(t *testing.T, run *loader.Run, _ *fixture, lowWatermarks *memLowWatermarks) {
 			if _, err := lowWatermarks.Claim(t.Context(), 1000, 1); err != nil {
 				t.Fatal(err)
 			}

@@ -40,7 +40,7 @@ func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 func TestTokenMemory_ReusedBuffersKeepTokensOfReaders(t *testing.T) {
 	c := config("bfd")
 	c.Packing.Buckets = []int{512}
-	w := newWorld(c)
+	w := newFixture(c)
 	w.options.CacheBytes, w.options.Ahead = 60<<10, 16
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: narrowDocs{w.docs}} }
 	tokens := func(document uint64) (ids []int32) {

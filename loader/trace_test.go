@@ -31,7 +31,7 @@ func (x *tracer) OnPlanned(t *document.Trace, document, step uint64, row int, ta
 // The tracer is called once per sampled document, with the position of its first token, when that is in the plan log.
 // A replay does not call it again. A batch names the sampled documents that begin in it.
 func TestTrace_SampledDocumentsAreTracedOnce(t *testing.T) {
-	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
+	w, told := newFixture(config("concat")), &tracer{planned: map[uint64][]string{}}
 	w.options.CheckpointSteps = 0 // a restart replays everything
 	w.edges = func(e *backend.Backends) { e.Tracer = told }
 	for i, n := range someLengths(4, 100) {

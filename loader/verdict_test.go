@@ -18,16 +18,16 @@ import (
 	"loaderd/loader/state"
 )
 
-// judged is a run under test, with helpers that move its readers.
-type judged struct {
+// verdictTest is a run under test, with helpers that move its readers.
+type verdictTest struct {
 	*testing.T
-	w   *world
+	w   *fixture
 	run *loader.Run
 }
 
 var rates = regexp.MustCompile(`\d+ (tokens/s|%)`)
 
-func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
+func (j verdictTest) says(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
 	j.Helper()
 	v := j.run.Verdict()
 	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // ten seconds may hold a step more or less
@@ -42,7 +42,7 @@ func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis
 	return v
 }
 
-func (j judged) join(rank, world int, step uint64) *follower.Reader {
+func (j verdictTest) join(rank, world int, step uint64) *follower.Reader {
 	j.Helper()
 	r, err := j.run.Join(state.RankID{Rank: rank, World: world}, step)
 	if err != nil {
@@ -51,7 +51,7 @@ func (j judged) join(rank, world int, step uint64) *follower.Reader {
 	return r
 }
 
-func (j judged) next(r *follower.Reader) {
+func (j verdictTest) next(r *follower.Reader) {
 	j.Helper()
 	if _, err := r.Next(j.Context()); err != nil {
 		j.Fatal(err)
@@ -59,7 +59,7 @@ func (j judged) next(r *follower.Reader) {
 }
 
 // asks requests a reader's next step, which is not available, in the background. told waits and returns the error.
-func (j judged) asks(r *follower.Reader) (told func() error) {
+func (j verdictTest) asks(r *follower.Reader) (told func() error) {
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Next(j.Context())
@@ -68,36 +68,36 @@ func (j judged) asks(r *follower.Reader) (told func() error) {
 	return func() error { return <-got }
 }
 
-func (j judged) undecodable(n int) {
+func (j verdictTest) undecodable(n int) {
 	for range n {
 		j.w.docs.publish(document.Document{Skip: plan.SkipUndecodable})
 	}
 }
 
-func judge(t *testing.T, name string, prepare func(*world), test func(judged)) {
+func verdictRun(t *testing.T, name string, prepare func(*fixture), test func(verdictTest)) {
 	bubble(t, name, func(t *testing.T) {
-		w := newWorld(config("concat"))
+		w := newFixture(config("concat"))
 		w.options.StallTimeout = 30 * time.Second
 		prepare(w)
 		run, stop := w.start(t)
-		test(judged{t, w, run})
+		test(verdictTest{t, w, run})
 		if err := stop(); err != nil && name != "failed" {
 			t.Error(err)
 		}
 	})
 }
 
-func documents(n int) func(*world) {
-	return func(w *world) { w.docs.lengths(slices.Repeat([]int{16}, n)...) }
+func documents(n int) func(*fixture) {
+	return func(w *fixture) { w.docs.lengths(slices.Repeat([]int{16}, n)...) }
 }
 
 // The verdict is one sentence, the same that a waiting reader gets as its cause.
 func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
-	judge(t, "no reader", documents(400), func(j judged) {
+	verdictRun(t, "no reader", documents(400), func(j verdictTest) {
 		time.Sleep(2 * time.Second)
 		j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
-	judge(t, "ranks read what they were sent before a restart", documents(400), func(j judged) {
+	verdictRun(t, "ranks read what they were sent before a restart", documents(400), func(j verdictTest) {
 		time.Sleep(5 * time.Second)
 		place := state.RankID{Job: "pretrain", Rank: 1, World: 4}
 		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7})
@@ -114,11 +114,11 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Errorf("%+v", v)
 		}
 	})
-	judge(t, "no documents, no readers", documents(0), func(j judged) {
+	verdictRun(t, "no documents, no readers", documents(0), func(j verdictTest) {
 		time.Sleep(3 * time.Minute)
 		j.says(diagnosis.Waiting, "Waiting for documents, 3 min", diagnosis.LimitDocuments)
 	})
-	judge(t, "a reader has left before the first step", documents(6), func(j judged) {
+	verdictRun(t, "a reader has left before the first step", documents(6), func(j verdictTest) {
 		r := j.join(0, 1, 3)
 		told := j.asks(r)
 		time.Sleep(time.Second)
@@ -131,7 +131,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		time.Sleep(4500 * time.Millisecond)
 		j.says(diagnosis.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", diagnosis.LimitRanks)
 	})
-	judge(t, "the first step comes", documents(2), func(j judged) {
+	verdictRun(t, "the first step comes", documents(2), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		told := j.asks(r)
@@ -150,7 +150,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Errorf("the reader receives %v", err)
 		}
 	})
-	judge(t, "the ranks set the pace", documents(4000), func(j judged) {
+	verdictRun(t, "the ranks set the pace", documents(4000), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		for range 20 {
@@ -164,7 +164,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Error("the error has no advice")
 		}
 	})
-	judge(t, "the documents set the pace", documents(40), func(j judged) {
+	verdictRun(t, "the documents set the pace", documents(40), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		read := make(chan struct{})
@@ -181,7 +181,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace", diagnosis.LimitDocuments)
 		<-read
 	})
-	judge(t, "a rank holds the others", documents(4000), func(j judged) {
+	verdictRun(t, "a rank holds the others", documents(4000), func(j verdictTest) {
 		fast, slow := j.join(0, 2, 0), j.join(1, 2, 0)
 		defer fast.Close()
 		defer slow.Close()
@@ -210,7 +210,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Errorf("the others receive %v, not %s", err, v.Sentence)
 		}
 	})
-	judge(t, "the end", documents(60), func(j judged) {
+	verdictRun(t, "the end", documents(60), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		j.next(r)
@@ -226,17 +226,17 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		j.says(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`,
 			diagnosis.LimitRanks)
 	})
-	judge(t, "NATS is lost", func(w *world) {
+	verdictRun(t, "NATS is lost", func(w *fixture) {
 		documents(400)(w)
 		w.odd(oddDocs{status: down, stuck: true})
-	}, func(j judged) {
+	}, func(j verdictTest) {
 		time.Sleep(2 * time.Second)
 		v := j.says(diagnosis.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
 		if v.Detail != "the cable is out" {
 			j.Errorf("%+v", v)
 		}
 	})
-	judge(t, "the plan cannot be stored", documents(400), func(j judged) {
+	verdictRun(t, "the plan cannot be stored", documents(400), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		time.Sleep(2 * time.Second)
@@ -249,12 +249,12 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		j.says(diagnosis.Failing, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
 	})
-	judge(t, "documents wait for the tokenizer", func(w *world) {
+	verdictRun(t, "documents wait for the tokenizer", func(w *fixture) {
 		documents(400)(w)
 		w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
 			return document.SourceStatus{Last: 400, Fetched: 300, Delivered: 100, Buffered: 5 << 20, Tokenizing: true}
 		}})
-	}, func(j judged) {
+	}, func(j verdictTest) {
 		time.Sleep(5 * time.Second)
 		v := j.says(diagnosis.Waiting, "Waiting for the tokenizer: 200 documents behind", diagnosis.LimitTokenizer)
 		if v.Detail != "they are fetched (5.0 MiB)" {
@@ -266,11 +266,11 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		w.odd(oddDocs{stuck: true})
 		run, stop := w.start(t)
 		time.Sleep(2 * time.Second)
-		judged{t, w, run}.says(diagnosis.Waiting, "Replaying after a restart: at document 0 of 400",
+		verdictTest{t, w, run}.says(diagnosis.Waiting, "Replaying after a restart: at document 0 of 400",
 			diagnosis.LimitTokenizer)
 		must(t, stop())
 	})
-	judge(t, "failed", documents(60), func(j judged) {
+	verdictRun(t, "failed", documents(60), func(j verdictTest) {
 		time.Sleep(2 * time.Second)
 		j.w.docs.mu.Lock()
 		j.w.docs.stream.Created = time.Unix(2e9, 0) // the stream was deleted and created again
@@ -281,7 +281,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Errorf("%+v", v)
 		}
 	})
-	judge(t, "the document stream has wrong settings", documents(4000), func(j judged) {
+	verdictRun(t, "the document stream has wrong settings", documents(4000), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
 		j.w.docs.mu.Lock()
@@ -297,7 +297,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.Errorf("%+v", v)
 		}
 	})
-	judge(t, "poison", func(w *world) {}, func(j judged) {
+	verdictRun(t, "poison", func(w *fixture) {}, func(j verdictTest) {
 		time.Sleep(300 * time.Millisecond) // so that the verdict is between the documents
 		r := j.join(0, 1, 0)
 		defer r.Close()
@@ -344,7 +344,8 @@ func TestVerdict_NamesSource(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		time.Sleep(3 * time.Minute)
-		judged{t, w, run}.says(diagnosis.Waiting, `Waiting for documents of source "code", 3 min`, diagnosis.LimitDocuments)
+		verdictTest{t, w, run}.says(diagnosis.Waiting, `Waiting for documents of source "code", 3 min`,
+			diagnosis.LimitDocuments)
 		must(t, stop())
 	})
 	bubble(t, "all rest", func(t *testing.T) {

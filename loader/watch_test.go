@@ -35,19 +35,19 @@ func (d cutDocs) State(ctx context.Context) (document.StreamState, error) {
 func TestLeader_PartitionedLeaderReportsNoLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		company := newCompany()
-		company.notices = time.Minute
+		cluster := newTestCluster()
+		cluster.notices = time.Minute
 		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		docs := cutDocs{w.docs, new(atomic.Bool), new(atomic.Int64)}
-		first, _ := w.join(t, company, "first", func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} })
+		first, _ := w.join(t, cluster, "first", func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} })
 		eventually(t, func() bool { return first.Info().Planned == 2 })
-		second, _ := w.join(t, company, "second")
+		second, _ := w.join(t, cluster, "second")
 
 		docs.cut.Store(true)
-		company.setDeaf(true)
+		cluster.setDeaf(true)
 		time.Sleep(2 * time.Second) // its lease expires
-		company.oust(doubts)
+		cluster.depose(doubts)
 		read(t, second, state.RankID{World: 1}, 0, 40)
 		_, err := second.Commit(t.Context(), planrecord.DefaultJob, 40)
 		must(t, err)

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Key identifies the ranks of a job with one world size. A job may read with several world sizes, which are judged
+// Key identifies the ranks of a job with one world size. A job may read with several world sizes, which are evaluated
 // separately.
 type Key struct {
 	Job   string

@@ -61,7 +61,7 @@ func (j *job) step() {
 	}
 }
 
-// second advances the time by a second: reports arrive, and the job is judged.
+// second advances the time by a second: reports arrive, and the job is evaluated.
 func (j *job) second() {
 	j.now = j.now.Add(time.Second)
 	for _, r := range j.ranks {

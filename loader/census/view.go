@@ -98,7 +98,7 @@ func (c *Census) View(now time.Time) View {
 		if i := p.medianInterval(); j.Reports && i > 0 {
 			j.Slack = uint64(j.reportSkew() / i)
 		}
-		j.judge(judgeInput{now: now, interval: p.medianInterval(), partial: cut, leftAt: c.leftJobs[j.Job],
+		j.evaluate(evaluation{now: now, interval: p.medianInterval(), partial: cut, leftAt: c.leftJobs[j.Job],
 			holdingSince: p.updateHolding(&j, now)})
 		v.Jobs = append(v.Jobs, j)
 	}

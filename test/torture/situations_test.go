@@ -31,8 +31,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// scene is a daemon in one of the situations that an operator can encounter.
-type scene struct {
+// scenario is a daemon in one of the situations that an operator can encounter.
+type scenario struct {
 	*testing.T
 	c      config.Config
 	d      *daemon.Daemon
@@ -40,12 +40,12 @@ type scene struct {
 	page   string
 	ctx    context.Context
 	end    func()           // ends ctx, and the ranks disconnect
-	server *natstest.Server // the scene's own server, if the test started one
+	server *natstest.Server // the scenario's own server, if the test started one
 	link   *natstest.Link
 }
 
-// settingsOfScenes returns the settings of a run whose first step takes 32 documents of one row.
-func settingsOfScenes(t *testing.T, url string) config.Config {
+// settingsOfScenarios returns the settings of a run whose first step takes 32 documents of one row.
+func settingsOfScenarios(t *testing.T, url string) config.Config {
 	c := daemontest.Settings(t, url)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
@@ -55,8 +55,8 @@ func settingsOfScenes(t *testing.T, url string) config.Config {
 	return c
 }
 
-// open starts the daemon of the scene.
-func (s *scene) open() {
+// open starts the daemon of the scenario.
+func (s *scenario) open() {
 	s.Helper()
 	d, err := daemon.Start(s.ctx, s.c, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -71,7 +71,7 @@ func (s *scene) open() {
 }
 
 // publish publishes documents of one row each, to a source or to the run's only stream.
-func (s *scene) publish(n int, source string) { publishRows(s.T, s.d.Store(), n, source) }
+func (s *scenario) publish(n int, source string) { publishRows(s.T, s.d.Store(), n, source) }
 
 func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 	t.Helper()
@@ -87,9 +87,9 @@ func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 	natstest.Publish(t, store, all...)
 }
 
-// rank reads as a rank of a world until it gets an error or the scene ends. each is called with every step, before
+// rank reads as a rank of a world until it gets an error or the scenario ends. each is called with every step, before
 // the next one is requested.
-func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
+func (s *scenario) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
 	s.Helper()
 	// small buffers, so that a stopped rank is detected
 	client, err := flightclient.Open(s.flight, flightclient.Options{Window: 64 << 10})
@@ -111,7 +111,7 @@ func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan erro
 }
 
 // every returns a function that takes a step per d.
-func (s *scene) every(d time.Duration) func(uint64) {
+func (s *scenario) every(d time.Duration) func(uint64) {
 	return func(uint64) {
 		select {
 		case <-time.After(d):
@@ -120,8 +120,8 @@ func (s *scene) every(d time.Duration) func(uint64) {
 	}
 }
 
-// flow publishes twice per second until the scene ends.
-func (s *scene) flow(publish func()) (stop func()) {
+// flow publishes twice per second until the scenario ends.
+func (s *scenario) flow(publish func()) (stop func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -136,7 +136,7 @@ func (s *scene) flow(publish func()) (stop func()) {
 var numbers = regexp.MustCompile(`[0-9][0-9,.]*`)
 
 // shown returns the page's status, by its API.
-func (s *scene) shown() (api.Status, error) {
+func (s *scenario) shown() (api.Status, error) {
 	var status api.Status
 	response, err := http.Get(s.page + "/api/status")
 	if err != nil {
@@ -159,7 +159,7 @@ func (s *scene) shown() (api.Status, error) {
 }
 
 // says waits until the page shows a health and sentence, and checks that the Flight action returns the same.
-func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
+func (s *scenario) says(health diagnosis.Health, sentence string) api.Status {
 	s.Helper()
 	want := regexp.MustCompile("^" + sentence)
 	var status api.Status
@@ -190,7 +190,7 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 }
 
 // told waits for the error of a rank, which contains the sentence of the verdict.
-func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
+func (s *scenario) told(ended <-chan error, v diagnosis.Verdict) {
 	s.Helper()
 	select {
 	case err := <-ended:
@@ -203,8 +203,8 @@ func (s *scene) told(ended <-chan error, v diagnosis.Verdict) {
 	}
 }
 
-// remote gives the scene a separate server, which it reaches through a link.
-func (s *scene) remote() {
+// remote gives the scenario a separate server, which it reaches through a link.
+func (s *scenario) remote() {
 	s.server = natstest.Start(s.T)
 	s.link = natstest.NewLink(s.T, s.server.Store().ClientURL())
 	s.c.Stream = natstest.Config(s.T)
@@ -226,18 +226,18 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		prepare func(*config.Config)
-		play    func(s *scene)
+		play    func(s *scenario)
 	}{
-		{"no publisher, no reader", nil, func(s *scene) {
+		{"no publisher, no reader", nil, func(s *scenario) {
 			s.open()
 			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
-		{"no reader", nil, func(s *scene) {
+		{"no reader", nil, func(s *scenario) {
 			s.open()
 			s.publish(300, "")
 			s.says(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
 		}},
-		{"the first step is to come", nil, func(s *scene) {
+		{"the first step is to come", nil, func(s *scenario) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			for range 3 {
@@ -246,13 +246,13 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			}
 			s.says(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
 		}},
-		{"a dry stream", nil, func(s *scene) {
+		{"a dry stream", nil, func(s *scenario) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
 			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`).Verdict)
 		}},
-		{"a dry source", mixed("code", "math"), func(s *scene) {
+		{"a dry source", mixed("code", "math"), func(s *scenario) {
 			s.open()
 			s.publish(500, "code")
 			s.publish(40, "math")
@@ -262,7 +262,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 		{"all sources rest", func(c *config.Config) {
 			mixed("code", "math")(c)
 			c.Plan.Mix.OnDry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
-		}, func(s *scene) {
+		}, func(s *scenario) {
 			s.open()
 			s.publish(40, "code")
 			s.publish(40, "math")
@@ -270,7 +270,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.told(ended, s.says(diagnosis.Waiting,
 				`Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
 		}},
-		{"no source that has documents has a weight", mixed("code", "math"), func(s *scene) {
+		{"no source that has documents has a weight", mixed("code", "math"), func(s *scenario) {
 			s.open()
 			s.publish(100, "code")
 			s.publish(100, "math")
@@ -287,20 +287,20 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			_ = ended
 			s.says(diagnosis.Waiting, `Waiting for a change of the mixture$`)
 		}},
-		{"the ranks set the pace", nil, func(s *scene) {
+		{"the ranks set the pace", nil, func(s *scenario) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, s.every(300*time.Millisecond))
 			s.rank(1, 2, s.every(300*time.Millisecond))
 			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
 		}},
-		{"the documents set the pace", nil, func(s *scene) {
+		{"the documents set the pace", nil, func(s *scenario) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			defer s.flow(func() { s.publish(32, "") })()
 			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
-		{"a slow rank", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
+		{"a slow rank", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scenario) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
@@ -311,7 +311,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
 		}},
-		{"a rank that is stopped", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
+		{"a rank that is stopped", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scenario) {
 			s.open()
 			s.publish(1000, "")
 			ended := s.rank(0, 2, func(uint64) {})
@@ -322,7 +322,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			})
 			s.told(ended, s.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
 		}},
-		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scene) {
+		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scenario) {
 			s.open()
 			s.publish(3000, "")
 			both := make([]*flightclient.Client, 2)
@@ -357,7 +357,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
 			}
 		}},
-		{"NATS is lost", nil, func(s *scene) {
+		{"NATS is lost", nil, func(s *scenario) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
@@ -369,7 +369,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.link.Restore()
 			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
-		{"poison documents", nil, func(s *scene) {
+		{"poison documents", nil, func(s *scenario) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			defer s.flow(func() {
@@ -381,7 +381,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Errorf("%+v", status.Verdict)
 			}
 		}},
-		{"nothing but poison", nil, func(s *scene) {
+		{"nothing but poison", nil, func(s *scenario) {
 			s.open()
 			s.publish(64, "")
 			s.rank(0, 1, func(uint64) {})
@@ -392,7 +392,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			}
 			s.says(diagnosis.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
 		}},
-		{"ended", nil, func(s *scene) {
+		{"ended", nil, func(s *scenario) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
@@ -402,14 +402,14 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Error(err)
 			}
 		}},
-		{"ended, and a rank has steps to go", nil, func(s *scene) {
+		{"ended, and a rank has steps to go", nil, func(s *scenario) {
 			s.open()
 			s.publish(300, "")
 			s.rank(0, 1, s.every(3*time.Second))
 			daemontest.Seal(s.T, s.d)
 			s.says(diagnosis.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
-		{"the document stream is created again", nil, func(s *scene) {
+		{"the document stream is created again", nil, func(s *scenario) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
@@ -431,7 +431,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.Errorf("%+v", v)
 			}
 		}},
-		{"the document stream may lose documents", nil, func(s *scene) {
+		{"the document stream may lose documents", nil, func(s *scenario) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 3000, "")
@@ -448,7 +448,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			}
 			s.says(diagnosis.Failing, `Running: .*; something is wrong with the document stream$`)
 		}},
-		{longest, nil, func(s *scene) {
+		{longest, nil, func(s *scenario) {
 			s.open()
 			s.publish(1000, "")
 			s.rank(0, 1, func(step uint64) {
@@ -466,7 +466,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			t.Parallel()
 			ctx, end := context.WithCancel(context.Background())
 			t.Cleanup(end)
-			s := &scene{T: t, c: settingsOfScenes(t, ""), ctx: ctx, end: end}
+			s := &scenario{T: t, c: settingsOfScenarios(t, ""), ctx: ctx, end: end}
 			if x.prepare != nil {
 				x.prepare(&s.c)
 			}
@@ -501,15 +501,15 @@ func reason(err error) fault.Reason {
 	return ""
 }
 
-// scene returns a scene of the daemon.
-func (v *victim) scene(t *testing.T) *scene {
-	return &scene{T: t, c: v.c, flight: v.uri(), page: "http://" + v.c.HTTP.Listen, ctx: v.ctx, end: func() {}}
+// scenario returns a scenario of the daemon.
+func (v *victim) scenario(t *testing.T) *scenario {
+	return &scenario{T: t, c: v.c, flight: v.uri(), page: "http://" + v.c.HTTP.Listen, ctx: v.ctx, end: func() {}}
 }
 
 // These situations need a separate process: a full disk, a restart, a takeover.
 func TestVerdict_OfSeparateProcess(t *testing.T) {
 	settled := func(t *testing.T) config.Config {
-		c := settingsOfScenes(t, "")
+		c := settingsOfScenarios(t, "")
 		c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t),
 			natstest.FreeAddress(t)
 		return c
@@ -544,20 +544,20 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		}
 		natstest.Publish(t, store(v), all...)
 		daemontest.Eventually(t, func() bool {
-			s, err := v.scene(t).shown()
+			s, err := v.scenario(t).shown()
 			return err == nil && s.Planned > 200
 		})
 		v.kill()
 		v.start()
-		v.scene(t).says(diagnosis.Waiting, `Replaying after a restart: at document \d+ of 6000$`)
-		v.scene(t).says(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
+		v.scenario(t).says(diagnosis.Waiting, `Replaying after a restart: at document \d+ of 6000$`)
+		v.scenario(t).says(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
 	})
 	t.Run("the disk is full", func(t *testing.T) {
 		v := newVictim(t, settled(t))
 		v.start()
 		v.do("stats", map[string]any{})
 		publishRows(t, store(v), 600, "")
-		s := v.scene(t)
+		s := v.scenario(t)
 		s.rank(0, 1, func(step uint64) {
 			if step == 3 {
 				v.room(1)
@@ -581,7 +581,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		second.start()
 		second.do("stats", map[string]any{})
 		publishRows(t, alone.Store(), 100, "")
-		s := second.scene(t)
+		s := second.scenario(t)
 		status := s.says(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
 		daemontest.Eventually(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
 		leads := func(name string) bool {

@@ -44,8 +44,8 @@ const (
 	snapshotJitter = 1500 * time.Millisecond
 )
 
-// judgeInput is the input for judging a job.
-type judgeInput struct {
+// evaluation is the input of evaluate.
+type evaluation struct {
 	now      time.Time
 	interval time.Duration // of the job's steps
 	partial  bool          // some processes are unknown
@@ -55,7 +55,7 @@ type judgeInput struct {
 }
 
 // stallAfter returns the time without a consumed step after which the job is stalled.
-func (x judgeInput) stallAfter() time.Duration { return min(max(warnAfter, 2*x.interval), maxStall) }
+func (x evaluation) stallAfter() time.Duration { return min(max(warnAfter, 2*x.interval), maxStall) }
 
 // verdict is the judgement of one process, or of the ranks without a process.
 type verdict struct {
@@ -66,7 +66,7 @@ type verdict struct {
 
 // jobCondition is the state of a job that the judgements of all its processes depend on.
 type jobCondition struct {
-	judgeInput
+	evaluation
 	firstUnrequested uint64    // first step that no process has requested
 	openedAt         time.Time // when the first of the open streams was opened, or zero if none is open
 	begun            bool      // a process has consumed a step, or has held its first step for at least criticalAfter
@@ -74,8 +74,8 @@ type jobCondition struct {
 	stalled          bool      // no process has progressed for stallAfter
 }
 
-func (j *Job) condition(x judgeInput) jobCondition {
-	c := jobCondition{judgeInput: x, firstUnrequested: j.firstUnrequested(), warm: true}
+func (j *Job) condition(x evaluation) jobCondition {
+	c := jobCondition{evaluation: x, firstUnrequested: j.firstUnrequested(), warm: true}
 	var moved time.Time
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
@@ -103,8 +103,8 @@ func (c *jobCondition) grace(usual time.Duration) time.Duration {
 	return max(usual, warmupGrace)
 }
 
-// judge judges one process.
-func (c *jobCondition) judge(r *Rank) verdict {
+// classify returns the verdict on one process.
+func (c *jobCondition) classify(r *Rank) verdict {
 	if !r.isPresent(c.now) {
 		return c.judgeGone(r)
 	}
@@ -145,8 +145,8 @@ func (c *jobCondition) judgeUnconnected(certain bool) verdict {
 	return v
 }
 
-// judge sets the state of every process, the missing ranks and the worst finding.
-func (j *Job) judge(x judgeInput) {
+// evaluate sets the state of every process, the missing ranks and the worst finding.
+func (j *Job) evaluate(x evaluation) {
 	c := j.condition(x)
 	worst := j.judgeProcesses(&c)
 	twice := j.duplicateRank()
@@ -176,7 +176,7 @@ func (j *Job) judgeProcesses(c *jobCondition) (worst Finding) {
 	silent, reporting := 0, 0
 	for i := range j.Ranks {
 		r := &j.Ranks[i]
-		v := c.judge(r)
+		v := c.classify(r)
 		r.State, r.StateAge = v.state, v.age
 		if r.isPresent(c.now) && r.Reports {
 			reporting++

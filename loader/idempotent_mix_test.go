@@ -36,7 +36,7 @@ func codeAndWeb(code float64) mixture.Change {
 	return mixture.Change{Weights: map[string]float64{"code": code, "web": 1 - code}}
 }
 
-func mixedCodeAndWeb(documents int) (*world, shelf) {
+func mixedCodeAndWeb(documents int) (*fixture, shelf) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 	w, s := mixed(c, "code", "web")
@@ -113,11 +113,11 @@ func TestMixIdempotent_RepeatedRequestsChangeOnce(t *testing.T) {
 // responses state it.
 func TestMixIdempotent_ConcurrentRequestsRecordOne(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
-	company := newCompany()
+	cluster := newTestCluster()
 	w.options.StallTimeout = 20 * time.Second
 	runs := make([]*loader.Run, 3)
 	for i := range runs {
-		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+		runs[i], _ = w.join(t, cluster, fmt.Sprint("daemon", i))
 	}
 	want := map[uint64]int{}
 	for decided := uint64(1); decided <= 8; decided++ {
@@ -135,7 +135,7 @@ func TestMixIdempotent_ConcurrentRequestsRecordOne(t *testing.T) {
 			})
 		}
 		if decided%2 == 0 {
-			company.oust(told)
+			cluster.depose(told)
 		}
 		asking.Wait()
 		for i := range answers {
@@ -154,28 +154,28 @@ func TestMixIdempotent_ConcurrentRequestsRecordOne(t *testing.T) {
 // plan.
 func TestMixIdempotent_LostResponseIsNoSecondChange(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
-	company := newCompany()
+	cluster := newTestCluster()
 	w.options.StallTimeout = 20 * time.Second
 	runs := make([]*loader.Run, 2)
 	for i := range runs {
-		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
+		runs[i], _ = w.join(t, cluster, fmt.Sprint("daemon", i))
 	}
 	read(t, runs[0], state.RankID{World: 1}, 0, 3)
 	asks := 0
 	if runs[0].IsLeader() {
 		asks = 1
 	}
-	company.mu.Lock()
-	company.mute = true
-	company.mu.Unlock()
+	cluster.mu.Lock()
+	cluster.mute = true
+	cluster.mu.Unlock()
 	if x, err := changeOnce(t, runs[asks], codeAndWeb(0.25), 3, ""); err != nil || x.Weights["code"] != 0.25 {
 		t.Errorf("%+v, %v", x, err)
 	}
-	company.mu.Lock()
-	if company.mute {
+	cluster.mu.Lock()
+	if cluster.mute {
 		t.Error("no answer was lost")
 	}
-	company.mu.Unlock()
+	cluster.mu.Unlock()
 	if n := changesDecided(t, w.plan); !maps.Equal(n, map[uint64]int{3: 1}) {
 		t.Errorf("the plan has %v changes", n)
 	}

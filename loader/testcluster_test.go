@@ -14,8 +14,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// company is a test cluster of the daemons of one run: their elector and their bus.
-type company struct {
+// testCluster is a test cluster of the daemons of one run: their elector and their bus.
+type testCluster struct {
 	mu      sync.Mutex
 	leader  *memLease
 	free    chan struct{} // closed while no daemon leads
@@ -28,8 +28,8 @@ type company struct {
 	notices time.Duration // delay until a daemon's lease reports the loss
 }
 
-func newCompany() *company {
-	c := &company{notices: 3 * time.Second, free: make(chan struct{}), ears: map[int]func([]byte){},
+func newTestCluster() *testCluster {
+	c := &testCluster{notices: 3 * time.Second, free: make(chan struct{}), ears: map[int]func([]byte){},
 		answers: map[int]func(context.Context, []byte) []byte{}}
 	close(c.free)
 	return c
@@ -37,21 +37,21 @@ func newCompany() *company {
 
 // memLease is the lease of one daemon.
 type memLease struct {
-	c     *company
+	c     *testCluster
 	over  chan struct{}
 	blind bool // Verify succeeds whichever daemon leads
 }
 
-// ousted states how a daemon notices that it has lost the lease.
-type ousted string
+// leaseLoss states how a daemon notices that it has lost the lease.
+type leaseLoss string
 
 const (
-	told   ousted = "is reported"
-	doubts ousted = "is not sure any more"
-	blind  ousted = "knows nothing"
+	told   leaseLoss = "is reported"
+	doubts leaseLoss = "is not sure any more"
+	blind  leaseLoss = "knows nothing"
 )
 
-func (c *company) Acquire(ctx context.Context) (backend.Lease, error) {
+func (c *testCluster) Acquire(ctx context.Context) (backend.Lease, error) {
 	for {
 		c.mu.Lock()
 		if c.leader == nil {
@@ -69,8 +69,8 @@ func (c *company) Acquire(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// oust takes the lease away from the current leader.
-func (c *company) oust(knows ousted) {
+// depose takes the lease away from the current leader.
+func (c *testCluster) depose(knows leaseLoss) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leader == nil {
@@ -107,7 +107,7 @@ func (l *memLease) Close() error {
 	return nil
 }
 
-func (c *company) Publish(word []byte) error {
+func (c *testCluster) Publish(word []byte) error {
 	c.mu.Lock()
 	ears := slices.Collect(maps.Values(c.ears))
 	if c.deaf {
@@ -120,7 +120,7 @@ func (c *company) Publish(word []byte) error {
 	return nil
 }
 
-func (c *company) Subscribe(f func([]byte)) (func(), error) {
+func (c *testCluster) Subscribe(f func([]byte)) (func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -129,7 +129,7 @@ func (c *company) Subscribe(f func([]byte)) (func(), error) {
 	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.ears, id) }, nil
 }
 
-func (c *company) Serve(f func(context.Context, []byte) []byte) (func(), error) {
+func (c *testCluster) Serve(f func(context.Context, []byte) []byte) (func(), error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.next++
@@ -138,7 +138,7 @@ func (c *company) Serve(f func(context.Context, []byte) []byte) (func(), error) 
 	return func() { c.mu.Lock(); defer c.mu.Unlock(); delete(c.answers, id) }, nil
 }
 
-func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) {
+func (c *testCluster) Request(ctx context.Context, question []byte) ([]byte, error) {
 	c.mu.Lock()
 	all := slices.Collect(maps.Values(c.answers))
 	c.mu.Unlock()
@@ -151,14 +151,14 @@ func (c *company) Request(ctx context.Context, question []byte) ([]byte, error) 
 	c.mute = false
 	c.mu.Unlock()
 	if mute {
-		c.oust(told)
+		c.depose(told)
 		return nil, fault.ErrNoLeader
 	}
 	return answer, nil
 }
 
-// join starts one more daemon of a world's run. more changes its backends.
-func (w *world) join(t *testing.T, c *company, name string,
+// join starts one more daemon of a fixture's run. more changes its backends.
+func (w *fixture) join(t *testing.T, c *testCluster, name string,
 	more ...func(*backend.Backends)) (run *loader.Run, stop func() error) {
 	t.Helper()
 	before := w.edges
@@ -181,7 +181,7 @@ func (w *world) join(t *testing.T, c *company, name string,
 }
 
 // setDeaf starts or ends the loss of heartbeats.
-func (c *company) setDeaf(deaf bool) {
+func (c *testCluster) setDeaf(deaf bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.deaf = deaf

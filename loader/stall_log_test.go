@@ -48,9 +48,9 @@ func (l *lines) take() []string {
 }
 
 // waiting runs a test of a run in a synctest bubble. Its reader joins again whenever it gets a cause of the wait.
-func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
+func waiting(t *testing.T, test func(w *fixture, run *loader.Run, log *lines)) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(config("concat")), &lines{words: "event=stall."}
+		w, log := newFixture(config("concat")), &lines{words: "event=stall."}
 		w.options.StallTimeout = time.Minute
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
@@ -102,7 +102,7 @@ func check(t *testing.T, log *lines, when string, want ...string) {
 // A wait is logged once after 10 seconds, again when its cause changes, once per minute if only its figures change,
 // and when it ends.
 func TestStallLog_LogsStartChangesAndEnd(t *testing.T) {
-	waiting(t, func(w *world, run *loader.Run, log *lines) {
+	waiting(t, func(w *fixture, run *loader.Run, log *lines) {
 		time.Sleep(9*time.Second + 500*time.Millisecond)
 		check(t, log, "after 9 s")
 		time.Sleep(3 * time.Second)
@@ -133,7 +133,7 @@ func TestStallLog_LogsStartChangesAndEnd(t *testing.T) {
 // No wait is logged without a waiting reader.
 func TestStallLog_QuietWithoutReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(config("concat")), &lines{words: "event=stall."}
+		w, log := newFixture(config("concat")), &lines{words: "event=stall."}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		r, err := run.Join(state.RankID{World: 1}, 0)

@@ -225,8 +225,8 @@ func (c *memCheckpoints) names() []string {
 	return slices.Sorted(maps.Keys(c.data))
 }
 
-// world is the environment of a run, which survives restarts.
-type world struct {
+// fixture is the environment of a run, which survives restarts.
+type fixture struct {
 	docs        *memDocs
 	plan        *memLog
 	checkpoints *memCheckpoints
@@ -235,8 +235,8 @@ type world struct {
 	options     backend.Options
 }
 
-func newWorld(c runconfig.Config) *world {
-	w := &world{docs: newDocs(), plan: &memLog{}, config: c,
+func newFixture(c runconfig.Config) *fixture {
+	w := &fixture{docs: newDocs(), plan: &memLog{}, config: c,
 		options: backend.Options{Ahead: 4, CacheBytes: 1 << 20, StallTimeout: 10 * time.Second, CheckpointSteps: 3}}
 	w.checkpoints = &memCheckpoints{data: map[string][]byte{}, plan: func() *memLog { return w.plan }}
 	return w
@@ -251,13 +251,13 @@ func (s onlySource) Open(context.Context, string, mixture.Source) (backend.Strea
 }
 
 // fork returns the headers of a fork at a step, and of the run.
-func (w *world) fork(t *testing.T, step uint64, name string,
+func (w *fixture) fork(t *testing.T, step uint64, name string,
 	c runconfig.Config) (forked, from planrecord.Header, err error) {
 	return maintenance.Fork(t.Context(), w.edgesOf(), step, name, c)
 }
 
-// edgesOf returns the backends of the world's run.
-func (w *world) edgesOf() backend.Backends {
+// edgesOf returns the backends of the fixture's run.
+func (w *fixture) edgesOf() backend.Backends {
 	e := backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan, Checkpoints: w.checkpoints,
 		Log: slog.New(slog.DiscardHandler)}
 	if w.edges != nil {
@@ -267,17 +267,17 @@ func (w *world) edgesOf() backend.Backends {
 }
 
 // beginning returns the backends for a new fork or copy.
-func (w *world) beginning(lowWatermarks backend.LowWatermarks) backend.Backends {
+func (w *fixture) beginning(lowWatermarks backend.LowWatermarks) backend.Backends {
 	return backend.Backends{Sources: onlySource{w.docs, lowWatermarks}, Plan: w.plan, Checkpoints: w.checkpoints}
 }
 
-func (w *world) open(t *testing.T) (*loader.Run, error) {
+func (w *fixture) open(t *testing.T) (*loader.Run, error) {
 	t.Helper()
 	return loader.Open(t.Context(), "test", w.config, w.options, w.edgesOf())
 }
 
 // start opens and serves a run; stop ends it and returns what Serve returned.
-func (w *world) start(t *testing.T) (run *loader.Run, stop func() error) {
+func (w *fixture) start(t *testing.T) (run *loader.Run, stop func() error) {
 	t.Helper()
 	run, err := w.open(t)
 	if err != nil {
@@ -287,7 +287,7 @@ func (w *world) start(t *testing.T) (run *loader.Run, stop func() error) {
 }
 
 // serve serves a run; stop ends it and returns what Serve returned.
-func (w *world) serve(t *testing.T, run *loader.Run) (stop func() error) {
+func (w *fixture) serve(t *testing.T, run *loader.Run) (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- run.Serve(ctx) }()

@@ -15,9 +15,9 @@ import (
 )
 
 // sealedBy returns a run that was flushed and sealed on behalf of who, and its batches.
-func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
+func sealedBy(t *testing.T, who string) (*fixture, []*assembly.Batch) {
 	t.Helper()
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(someLengths(2, 60)...)
 	w.options.Ahead = 1 << 20
 	run, stop := w.start(t)
@@ -45,7 +45,7 @@ func TestRequester_IsRecordedInPlan(t *testing.T) {
 	if !reflect.DeepEqual(have, want) {
 		t.Error("the batches depend on who asked")
 	}
-	for what, w := range map[string]*world{"": nobody, ", asked for by alice": alice} {
+	for what, w := range map[string]*fixture{"": nobody, ", asked for by alice": alice} {
 		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
 			w.config.Tokenizer, nil)
 		if err != nil {
@@ -69,7 +69,7 @@ func TestRequester_IsRecordedInPlan(t *testing.T) {
 			t.Errorf("%+v, %v", s, err)
 		}
 	}
-	steps := func(w *world) (steps [][]byte) {
+	steps := func(w *fixture) (steps [][]byte) {
 		for _, b := range w.plan.records {
 			if planrecord.IsStepKind(b[3]) {
 				steps = append(steps, b)
@@ -84,7 +84,7 @@ func TestRequester_IsRecordedInPlan(t *testing.T) {
 
 // A name that a record cannot hold is refused, because the plan could not be read otherwise.
 func TestRequester_RefusesInvalidNames(t *testing.T) {
-	w := newWorld(config("bfd"))
+	w := newFixture(config("bfd"))
 	w.docs.lengths(1, 2, 3)
 	run, stop := w.start(t)
 	for _, name := range []string{"ålice", "a\nb", strings.Repeat("a", 256)} {

@@ -44,13 +44,13 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 // moment its lease is in doubt until it receives the other leader's position.
 func TestStepNotPlanned_NotReportedByPartitionedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-		first, stop := w.join(t, company, "first")
+		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 5)
-		second, stopSecond := w.join(t, company, "second")
-		company.oust(doubts)
+		second, stopSecond := w.join(t, cluster, "second")
+		cluster.depose(doubts)
 		if _, err := first.Join(state.RankID{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("while it is in doubt: Join = %v", err)
 		}
@@ -80,19 +80,19 @@ func TestStepNotPlanned_NotReportedByPartitionedLeader(t *testing.T) {
 // until it has received a heartbeat of a leader.
 func TestStepNotPlanned_NotReportedBeforeFirstHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-		first, stop := w.join(t, company, "first")
+		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 40)
-		company.setDeaf(true)
+		cluster.setDeaf(true)
 		var caughtUp atomic.Bool
 		w.edges = func(e *backend.Backends) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
-		second, stopSecond := w.join(t, company, "second")
+		second, stopSecond := w.join(t, cluster, "second")
 		if _, err := second.Join(state.RankID{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("Join = %v", err)
 		}
-		company.setDeaf(false)
+		cluster.setDeaf(false)
 		time.Sleep(time.Second)
 		if _, err := second.Join(state.RankID{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("Join = %v", err)
@@ -130,10 +130,10 @@ func TestStepNotPlanned_NotReportedByLaggingFollower(t *testing.T) {
 
 func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 	synctest.Test(t, func(t *testing.T) {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-		_, stop := w.join(t, company, "first")
+		_, stop := w.join(t, cluster, "first")
 		var behind atomic.Bool
 		w.edges = func(e *backend.Backends) { e.Plan = behindLog{w.plan, 1 << 40, behind.Load} }
 		third, err := func() (*loader.Run, error) {
@@ -141,7 +141,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 			plan := w.edges
 			w.edges = func(e *backend.Backends) {
 				plan(e)
-				e.Elector, e.Bus, e.Daemon = neverLeads{company}, company, "third"
+				e.Elector, e.Bus, e.Daemon = neverLeads{cluster}, cluster, "third"
 			}
 			return w.open(t)
 		}()
@@ -152,11 +152,11 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		ended := make(chan error, 1)
 		go func() { ended <- third.Serve(ctx) }()
 		w.edges = nil
-		second, stopSecond := w.join(t, company, "second")
+		second, stopSecond := w.join(t, cluster, "second")
 		read(t, third, state.RankID{World: 1}, 0, 5)
 		time.Sleep(time.Second) // the third daemon has received a heartbeat of the leader
 		behind.Store(true)
-		company.setDeaf(deaf)
+		cluster.setDeaf(deaf)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
@@ -170,7 +170,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		behind.Store(false)
-		company.setDeaf(false)
+		cluster.setDeaf(false)
 		time.Sleep(5 * time.Second)
 		if _, err := third.Join(state.RankID{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("when it has caught up: Join = %v", err)
@@ -188,18 +188,18 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 // An old end of the plan is not trusted if a checkpoint covers later records.
 func TestPlanEnd_IgnoredIfCheckpointCoversMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-		first, stop := w.join(t, company, "first")
+		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 40)
 		eventually(t, func() bool { return first.Stats().Checkpoint > 8 })
 		asked := 0
 		w.edges = func(e *backend.Backends) {
 			e.Plan = behindLog{w.plan, 10, func() bool { asked++; return asked == 2 || asked == 4 }} // the two reads of the end
 		}
-		company.setDeaf(true)
-		second, stopSecond := w.join(t, company, "second")
+		cluster.setDeaf(true)
+		second, stopSecond := w.join(t, cluster, "second")
 		if have, want := second.Info().Planned, first.Info().Planned; have != want {
 			t.Errorf("it knows %d steps of %d", have, want)
 		}
@@ -251,17 +251,17 @@ func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 // not stop because of that, but continues as a follower.
 func TestLostDocuments_DaemonWithoutLeaseContinuesAsFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, company := newWorld(config("concat")), newCompany()
+		w, cluster := newFixture(config("concat")), newTestCluster()
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		lost := make(chan struct{})
 		w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
-		first, stop := w.join(t, company, "first")
+		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 3)
-		company.oust(doubts)
+		cluster.depose(doubts)
 		close(lost)
 		w.edges = nil
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
-		second, stopSecond := w.join(t, company, "second")
+		second, stopSecond := w.join(t, cluster, "second")
 		want := read(t, second, state.RankID{World: 1}, 0, 20)
 		if have := read(t, first, state.RankID{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
 			t.Error("it follows with other steps")
@@ -277,18 +277,18 @@ func TestLostDocuments_DaemonWithoutLeaseContinuesAsFollower(t *testing.T) {
 func TestStepPurged_ReportedBeforeCommitsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		company := newCompany()
+		cluster := newTestCluster()
 		w.options.Ahead, w.options.CheckpointSteps, w.options.PurgeDelay = 2, 2, time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
-		first, stop := w.join(t, company, "first")
+		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{Job: "a", World: 1}, 0, 30)
-		second, stopSecond := w.join(t, company, "second")
+		second, stopSecond := w.join(t, cluster, "second")
 		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
 		early, err := second.Step(t.Context(), 3)
 		if err != nil {
 			t.Fatal(err)
 		}
-		company.setDeaf(true)
+		cluster.setDeaf(true)
 		time.Sleep(501 * time.Millisecond) // the second daemon has just polled
 		if _, err := first.Commit(t.Context(), "a", 28); err != nil {
 			t.Fatal(err)

@@ -13,7 +13,7 @@ import (
 func TestBatch_HasPublishTimeWithFirstToken(t *testing.T) {
 	for name, cache := range map[string]int64{"cached": 64 << 20, "read again": 1} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(config("concat"))
+			w := newFixture(config("concat"))
 			w.options.CacheBytes = cache
 			var want []int64
 			for i, n := range someLengths(4, 100) {
