@@ -1,5 +1,5 @@
 // A chart: lines or stacked areas over steps, time or another axis, with what stands under the pointer.
-import { el, mark, say, svg } from "./dom.js";
+import { el, setAttribute, setText, svg } from "./dom.js";
 import { Figure } from "./figure.js";
 import { powers, scale, ticks, times } from "./scale.js";
 
@@ -114,7 +114,7 @@ export class Chart extends Figure {
     const d = this.data;
     if (!e || !d?.x.length || !this.place) {
       this.cross?.setAttribute("visibility", "hidden");
-      say(this.readout, "");
+      setText(this.readout, "");
       return;
     }
     const at = e.clientX - this.plot.getBoundingClientRect().left;
@@ -123,11 +123,11 @@ export class Chart extends Figure {
       if (Math.abs(this.place(v) - at) < Math.abs(this.place(d.x[best]) - at)) best = i;
     });
     const px = this.place(d.x[best]);
-    mark(this.cross, "x1", px);
-    mark(this.cross, "x2", px);
-    mark(this.cross, "visibility", "visible");
+    setAttribute(this.cross, "x1", px);
+    setAttribute(this.cross, "x2", px);
+    setAttribute(this.cross, "visibility", "visible");
     const near = (d.marks ?? []).filter((m) => Math.abs(this.place(m.x) - px) < 6).map((m) => m.text);
-    say(
+    setText(
       this.readout,
       [
         `${d.xKind === "time" ? "" : `${d.xKind} `}${d.xText(d.x[best])}`,

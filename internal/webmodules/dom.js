@@ -25,17 +25,17 @@ function fill(node, properties, children) {
 export const byId = (id) => document.getElementById(id);
 
 // say sets a text, and touches nothing where it stands already: a selection stays.
-export function say(node, text) {
+export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
 // show hides an element or shows it.
-export function show(node, visible) {
+export function setVisible(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
 // mark sets an attribute, or takes it away.
-export function mark(node, name, value) {
+export function setAttribute(node, name, value) {
   if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
@@ -44,7 +44,7 @@ const kept = new WeakMap();
 
 // keyed makes the children of a parent those of items, in order: make(item) returns {node, ...} for a new one, update({node, ...}, item) brings one up to
 // date. An item that stays keeps its element, and with it focus and selection.
-export function keyed(parent, items, keyOf, make, update) {
+export function reconcile(parent, items, keyOf, make, update) {
   const before = kept.get(parent) ?? new Map();
   const now = new Map();
   for (const item of items) {
@@ -72,8 +72,8 @@ export function table(caption, columns, keyOf, rowClass = () => "") {
     return { node: el("tr", {}, ...cells), cells };
   };
   const update = (row, item) => {
-    mark(row.node, "class", rowClass(item) || null);
-    columns.forEach((c, i) => (c.cell ? c.cell(row.cells[i], item) : say(row.cells[i], c.text(item))));
+    setAttribute(row.node, "class", rowClass(item) || null);
+    columns.forEach((c, i) => (c.cell ? c.cell(row.cells[i], item) : setText(row.cells[i], c.text(item))));
   };
-  return { node, update: (rows) => keyed(body, rows, keyOf, make, update) };
+  return { node, update: (rows) => reconcile(body, rows, keyOf, make, update) };
 }

@@ -1,5 +1,5 @@
 // A figure: a title, a legend, a drawing as wide as its place, and a table of what it shows.
-import { el, keyed, mark, say, show } from "./dom.js";
+import { el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 
 // Figure draws what draw is given. A subclass has render(width), which returns what is drawn, and rows(), the table:
 // [heads, ...lines], lists of texts. data.legend is a list of {name, color, kind, fill}: a color of charts.css, a
@@ -28,7 +28,7 @@ export class Figure {
   draw(data) {
     this.data = data;
     const legend = data.legend ?? [];
-    keyed(
+    reconcile(
       this.legend,
       legend,
       (s) => s.name,
@@ -38,12 +38,12 @@ export class Figure {
         return { node: el("li", {}, swatch, text), swatch, text };
       },
       (row, s) => {
-        mark(row.swatch, "class", [s.color === undefined ? "" : `c-${s.color}`, s.kind ?? ""].join(" ").trim());
+        setAttribute(row.swatch, "class", [s.color === undefined ? "" : `c-${s.color}`, s.kind ?? ""].join(" ").trim());
         row.swatch.style.background = s.fill ?? "";
-        say(row.text, s.name);
+        setText(row.text, s.name);
       },
     );
-    show(this.legend, legend.length > 0);
+    setVisible(this.legend, legend.length > 0);
     this.resize();
     this.tabulate();
   }

@@ -6,7 +6,7 @@ const whole = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 export const count = (n) => whole.format(n);
 
 // several writes a number with its noun: 1 step, 3 steps.
-export const several = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
+export const plural = (n, noun) => `${count(n)} ${noun}${n === 1 ? "" : "s"}`;
 
 // short writes a number in about three digits: 12.4M.
 export function short(n) {
@@ -56,7 +56,7 @@ export function duration(s) {
 }
 
 // since writes how long ago a time was, by the daemon's clock and not that of whoever looks.
-export const since = (time, now) => duration(Math.max((Date.parse(now) - Date.parse(time)) / 1000, 0));
+export const elapsed = (time, now) => duration(Math.max((Date.parse(now) - Date.parse(time)) / 1000, 0));
 
 const two = (n) => String(n).padStart(2, "0");
 
@@ -71,7 +71,7 @@ export function clock(time, now = Date.now()) {
 export const daemonName = (name) => name.split("/").slice(0, 2).join("/");
 
 // named writes a document: its sequence, with its source where the run has several, and with its index in a message that holds several.
-export const named = (d) => `${d.source ? `${d.source}/` : ""}${d.sequence}${d.index === undefined ? "" : `#${d.index}`}`;
+export const documentName = (d) => `${d.source ? `${d.source}/` : ""}${d.sequence}${d.index === undefined ? "" : `#${d.index}`}`;
 
 // begins is the token of its document with which a piece begins; start counts the tokens of the message.
-export const begins = (p) => p.start_within ?? p.start;
+export const startInDocument = (p) => p.start_within ?? p.start;

@@ -1,6 +1,6 @@
 // Actions: what changes the run, each with a word on what it does, and asked again before it does it.
 import { act } from "./connection.js";
-import { byId, el, keyed, say, show } from "./dom.js";
+import { byId, el, reconcile, setText, setVisible } from "./dom.js";
 import { count, percent } from "./format.js";
 
 const actions = {
@@ -17,8 +17,8 @@ export function updateActions(s) {
   latest = s;
   const mixed = (s.sources ?? []).length > 1;
   const may = (s.may ?? []).filter((a) => actions[a] && (mixed || !actions[a].mixed) && !(s.ended && a !== "checkpoint"));
-  show(byId("actions-section"), may.length > 0);
-  keyed(byId("actions"), Object.keys(actions).filter((a) => may.includes(a)), (a) => a, make, () => {});
+  setVisible(byId("actions-section"), may.length > 0);
+  reconcile(byId("actions"), Object.keys(actions).filter((a) => may.includes(a)), (a) => a, make, () => {});
 }
 
 function make(name) {
@@ -37,13 +37,13 @@ function confirm(name) {
   const send = async (e) => {
     e.preventDefault();
     go.disabled = true;
-    say(said, "");
+    setText(said, "");
     try {
       const answer = await act(name, form.body());
       dialog.close();
-      say(byId("acted"), `${title}: ${outcome(name, answer)}`);
+      setText(byId("acted"), `${title}: ${outcome(name, answer)}`);
     } catch (problem) {
-      say(said, `${problem.message} ${problem.advice ?? ""}`);
+      setText(said, `${problem.message} ${problem.advice ?? ""}`);
       go.disabled = false;
     }
   };
@@ -79,7 +79,7 @@ function mixFields(s) {
   const outs = sources.map(() => el("td"));
   const shares = () => {
     const sum = inputs.reduce((all, n) => all + Number(n.value), 0);
-    inputs.forEach((n, i) => say(outs[i], sum > 0 ? percent(Number(n.value) / sum) : "-"));
+    inputs.forEach((n, i) => setText(outs[i], sum > 0 ? percent(Number(n.value) / sum) : "-"));
   };
   inputs.forEach((n) => n.addEventListener("input", shares));
   shares();

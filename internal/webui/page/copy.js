@@ -1,5 +1,5 @@
 // A command to copy.
-import { el, say } from "./dom.js";
+import { el, setText } from "./dom.js";
 
 // copyable returns {node, say(command)}.
 export function copyable() {
@@ -8,17 +8,17 @@ export function copyable() {
   const copy = async () => {
     try {
       await navigator.clipboard.writeText(command.textContent);
-      say(note, "Copied");
+      setText(note, "Copied");
     } catch { // browsers lend the clipboard to pages by TLS or from this machine alone
       getSelection().selectAllChildren(command);
-      say(note, "Selected: copy it with the keyboard");
+      setText(note, "Selected: copy it with the keyboard");
     }
   };
   return {
     node: el("p", { class: "command" }, command, " ", el("button", { type: "button", onclick: copy }, "Copy"), " ", note),
-    say: (text) => {
-      say(command, text);
-      say(note, "");
+    setText: (text) => {
+      setText(command, text);
+      setText(note, "");
     },
   };
 }

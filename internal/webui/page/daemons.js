@@ -1,5 +1,5 @@
 // The daemons of the run, and which of them leads.
-import { byId, el, say, table } from "./dom.js";
+import { byId, el, setText, table } from "./dom.js";
 import { bytes, count, daemonName, duration } from "./format.js";
 
 const quiet = 5; // seconds of silence that are worth a look

@@ -1,19 +1,19 @@
 // Dead letters by reason, with the newest of each.
-import { byId, el, keyed, say } from "./dom.js";
-import { clock, count, named, several } from "./format.js";
+import { byId, el, reconcile, setText } from "./dom.js";
+import { clock, count, documentName, plural } from "./format.js";
 
 export function updateDead(s) {
   const dead = s.dead_letters ?? { total: 0, waiting: 0, reasons: [] };
   const waits = dead.waiting ? ` ${count(dead.waiting)} more wait to be stored.` : "";
-  say(byId("dead-note"), (dead.total ? `${several(dead.total, "document")} could not be decoded. loaderd dlq lists, shows and publishes them again.` : "There are none.") + waits);
+  setText(byId("dead-note"), (dead.total ? `${plural(dead.total, "document")} could not be decoded. loaderd dlq lists, shows and publishes them again.` : "There are none.") + waits);
   const reasons = dead.reasons ?? [];
   const most = Math.max(...reasons.map((r) => r.letters), 1);
-  keyed(byId("dead"), reasons, (r) => r.reason, make, (row, r) => {
-    say(row.letters, count(r.letters));
+  reconcile(byId("dead"), reasons, (r) => r.reason, make, (row, r) => {
+    setText(row.letters, count(r.letters));
     row.fill.style.width = `${((100 * r.letters) / most).toFixed(1)}%`;
-    keyed(row.samples, r.samples ?? [], (x) => x.letter, makeSample, (sample, x) => {
-      say(sample.what, `Document ${named(x)}`);
-      say(sample.rest, ` ${x.problem} (${x.subject}, letter ${x.letter}, ${clock(x.time, s.time)})`);
+    reconcile(row.samples, r.samples ?? [], (x) => x.letter, makeSample, (sample, x) => {
+      setText(sample.what, `Document ${documentName(x)}`);
+      setText(sample.rest, ` ${x.problem} (${x.subject}, letter ${x.letter}, ${clock(x.time, s.time)})`);
     });
   });
 }

@@ -1,5 +1,5 @@
 // Events: what happened to the run, newest first, each with what to do about it.
-import { byId, el, keyed, mark, say, show } from "./dom.js";
+import { byId, el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 import { clock, count, daemonName } from "./format.js";
 
 const few = 10;
@@ -22,11 +22,11 @@ export function updateEvents(s) {
     times.set(key, (times.get(key) ?? 0) + 1);
     return { ...e, key: `${key} ${times.get(key)}` };
   });
-  keyed(byId("events"), open ? named : named.slice(0, few), (e) => e.key, make, () => {});
+  reconcile(byId("events"), open ? named : named.slice(0, few), (e) => e.key, make, () => {});
   const more = byId("events-more");
-  show(more, all.length > few);
-  say(more, open ? "Show the newest" : `Show all ${count(all.length)}`);
-  mark(more, "aria-expanded", String(open));
+  setVisible(more, all.length > few);
+  setText(more, open ? "Show the newest" : `Show all ${count(all.length)}`);
+  setAttribute(more, "aria-expanded", String(open));
 }
 
 function make(e) {

@@ -1,7 +1,7 @@
 // Which steps hold a document.
 import { get } from "./connection.js";
-import { el, mark, say, show } from "./dom.js";
-import { begins, count, named, several } from "./format.js";
+import { el, setAttribute, setText, setVisible } from "./dom.js";
+import { startInDocument, count, documentName, plural } from "./format.js";
 
 // Finder calls open(step, row) for the row that was chosen.
 export class Finder {
@@ -18,18 +18,18 @@ export class Finder {
     const asked = this.input.value.trim();
     if (!asked) return;
     this.list.replaceChildren();
-    mark(this.note, "class", "small");
-    say(this.note, `Looking for ${asked}`);
+    setAttribute(this.note, "class", "small");
+    setText(this.note, `Looking for ${asked}`);
     try {
       const found = await this.look(asked);
-      say(this.note, found.length ? `${asked} is in ${several(found.length, "row")}:` : `No step holds ${asked} yet.`);
+      setText(this.note, found.length ? `${asked} is in ${plural(found.length, "row")}:` : `No step holds ${asked} yet.`);
       this.list.append(...found.map((f) => el("li", {}, el("button", { type: "button", onclick: () => this.open(f.step, f.row) }, `Step ${count(f.step)}, row ${f.row}`),
-        el("span", { class: "small" }, ` ${f.pieces.map((p) => `${several(p.length, "token")} of ${named(p)} from ${count(begins(p))}`).join(", ")}`))));
+        el("span", { class: "small" }, ` ${f.pieces.map((p) => `${plural(p.length, "token")} of ${documentName(p)} from ${count(startInDocument(p))}`).join(", ")}`))));
     } catch (problem) {
-      mark(this.note, "class", "problem");
-      say(this.note, `${problem.message} ${problem.advice ?? ""}`);
+      setAttribute(this.note, "class", "problem");
+      setText(this.note, `${problem.message} ${problem.advice ?? ""}`);
     }
-    show(this.list, this.list.childElementCount > 0);
+    setVisible(this.list, this.list.childElementCount > 0);
   }
 
   // look asks by the producer's id first; what looks like a sequence and is no id is asked for as one.

@@ -1,5 +1,5 @@
 // The flow: a bar for each place where documents wait, from the producers to the trainers' checkpoints.
-import { byId, el, keyed, mark, say } from "./dom.js";
+import { byId, el, reconcile, setAttribute, setText } from "./dom.js";
 import { bytes, duration, short } from "./format.js";
 
 const stages = {
@@ -17,7 +17,7 @@ const stages = {
 
 export function updateFlow(s) {
   const paces = s.verdict?.health === "running";
-  keyed(byId("flow"), [...stored(s), ...(s.flow ?? [])], (x) => x.name, make, (row, stage) => update(row, stage, paces));
+  reconcile(byId("flow"), [...stored(s), ...(s.flow ?? [])], (x) => x.name, make, (row, stage) => update(row, stage, paces));
 }
 
 // stored is the stage of the stream that uses most of its bound; none where no stream has one.
@@ -51,14 +51,14 @@ function update(row, stage, paces) {
   const amount = write(stage.value);
   const of = stage.of > 0 ? `of ${write(stage.of)}` : "";
   const about = stage.about ?? `${unit} ${stages[stage.name]?.[1] ?? ""}`.trim();
-  mark(row.meter, "aria-valuemax", Math.max(stage.of, stage.value));
-  mark(row.meter, "aria-valuenow", stage.value);
-  mark(row.meter, "aria-valuetext", `${amount} ${of} ${about}`);
-  mark(row.meter, "data-open", stage.of > 0 ? null : "");
-  say(row.value, amount);
-  say(row.of, of);
-  say(row.about, about);
-  say(row.rate, stage.note ?? `${short(stage.rate)} ${stage.rate_unit}/s`);
-  mark(row.node, "data-limits", stage.limits ? (paces ? "paces" : "holds") : null);
-  say(row.tag, stage.limits ? (paces ? "Sets the pace" : "Holds the others up") : "");
+  setAttribute(row.meter, "aria-valuemax", Math.max(stage.of, stage.value));
+  setAttribute(row.meter, "aria-valuenow", stage.value);
+  setAttribute(row.meter, "aria-valuetext", `${amount} ${of} ${about}`);
+  setAttribute(row.meter, "data-open", stage.of > 0 ? null : "");
+  setText(row.value, amount);
+  setText(row.of, of);
+  setText(row.about, about);
+  setText(row.rate, stage.note ?? `${short(stage.rate)} ${stage.rate_unit}/s`);
+  setAttribute(row.node, "data-limits", stage.limits ? (paces ? "paces" : "holds") : null);
+  setText(row.tag, stage.limits ? (paces ? "Sets the pace" : "Holds the others up") : "");
 }

@@ -1,6 +1,6 @@
 // How the run went: a chart for each figure, over the whole run or the last minutes of it.
 import { Chart } from "./chart.js";
-import { byId, el, keyed, say, show } from "./dom.js";
+import { byId, el, reconcile, setText, setVisible } from "./dom.js";
 import { clock, count, percent, short } from "./format.js";
 import { lengthsData, newLengths } from "./lengths.js";
 
@@ -27,7 +27,7 @@ function render() {
   const steps = whole((late ? h.recent_steps : h.steps) ?? {});
   const times = (late ? h.recent_times : h.times) ?? {};
   const made = [...byStep(h, steps), ...byTime(times)];
-  keyed(byId("charts"), [...made, { id: "chart-corpus" }], (c) => c.id, (c) => {
+  reconcile(byId("charts"), [...made, { id: "chart-corpus" }], (c) => c.id, (c) => {
     if (c.id === "chart-corpus") return (lengths = newLengths());
     return (charts[c.id] = new Chart(c.id, c.title, c.about));
   }, (chart, c) => (c.data ? chart.draw(c.data) : undefined));
@@ -35,10 +35,10 @@ function render() {
   const note = byId("history-note");
   const planned = steps.first?.length ? steps.first.at(-1) + steps.steps.at(-1) : 0;
   const waits = h.known_steps < planned;
-  show(note, waits);
-  say(note, waits ? `This daemon has counted ${count(h.known_steps)} steps of the plan so far; the rest follows.` : "");
-  keyed(byId("marks"), [...(h.marks ?? [])].reverse(), (m) => `${m.step} ${m.kind} ${m.text}`, (m) => ({ node: el("li", {}, el("b", {}, `Step ${count(m.step)}`), ` ${m.text}`) }), () => {});
-  show(byId("marks-section"), (h.marks ?? []).length > 0);
+  setVisible(note, waits);
+  setText(note, waits ? `This daemon has counted ${count(h.known_steps)} steps of the plan so far; the rest follows.` : "");
+  reconcile(byId("marks"), [...(h.marks ?? [])].reverse(), (m) => `${m.step} ${m.kind} ${m.text}`, (m) => ({ node: el("li", {}, el("b", {}, `Step ${count(m.step)}`), ` ${m.text}`) }), () => {});
+  setVisible(byId("marks-section"), (h.marks ?? []).length > 0);
 }
 
 // whole makes lists of what has no entry yet, which comes as null.

@@ -1,8 +1,8 @@
 // The step inspector: the rows of a step as pieces to scale, where a document came from, its text, and all steps that hold it.
 import { get } from "./connection.js";
 import { copyable } from "./copy.js";
-import { el, mark, say, show } from "./dom.js";
-import { several } from "./format.js";
+import { el, setAttribute, setText, setVisible } from "./dom.js";
+import { plural } from "./format.js";
 import { Finder } from "./finder.js";
 import { Origin } from "./origin.js";
 import { Rows } from "./rows.js";
@@ -46,10 +46,10 @@ export class Inspector {
   // update shows what whoever looks may ask for.
   update() {
     const may = this.may().includes("ledger");
-    show(this.forbidden, !may);
-    show(this.asks, may);
-    show(this.finder.node, this.may().includes("find"));
-    if (!may) show(this.answer, false);
+    setVisible(this.forbidden, !may);
+    setVisible(this.asks, may);
+    setVisible(this.finder.node, this.may().includes("find"));
+    if (!may) setVisible(this.answer, false);
   }
 
   // open shows a step, with the focus on one of its rows where that is named.
@@ -57,23 +57,23 @@ export class Inspector {
     if (!Number.isSafeInteger(step) || step < 0) return;
     this.input.value = String(step);
     const asked = (this.asked = step);
-    say(this.note, `Looking up step ${step}`);
-    mark(this.note, "class", "small");
+    setText(this.note, `Looking up step ${step}`);
+    setAttribute(this.note, "class", "small");
     try {
       const found = await get(`api/step/${step}`, { documents: "true" });
       if (asked !== this.asked) return; // another one was asked for meanwhile
       this.step = found;
       const pieces = found.rows.reduce((n, r) => n + r.length, 0);
-      say(this.note, `Step ${found.step}: ${several(found.rows.length, "row")} of ${found.bucket} tokens, ${several(pieces, "piece")}. Arrows move from piece to piece, Enter opens one.`);
+      setText(this.note, `Step ${found.step}: ${plural(found.rows.length, "row")} of ${found.bucket} tokens, ${plural(pieces, "piece")}. Arrows move from piece to piece, Enter opens one.`);
       this.origin.clear();
-      show(this.answer, true);
+      setVisible(this.answer, true);
       this.rows.draw(found, row);
-      this.command.say(`loaderd ledger --step ${found.step} --documents${this.flight()}`);
+      this.command.setText(`loaderd ledger --step ${found.step} --documents${this.flight()}`);
     } catch (problem) {
       if (asked !== this.asked) return;
-      show(this.answer, false);
-      mark(this.note, "class", "problem");
-      say(this.note, `${problem.message} ${problem.advice ?? ""}`);
+      setVisible(this.answer, false);
+      setAttribute(this.note, "class", "problem");
+      setText(this.note, `${problem.message} ${problem.advice ?? ""}`);
     }
   }
 }

@@ -4,7 +4,7 @@ import { updateActions } from "./actions.js";
 import { follow, get, login } from "./connection.js";
 import { updateDaemons } from "./daemons.js";
 import { updateDead } from "./dead.js";
-import { byId, mark, say, show } from "./dom.js";
+import { byId, setAttribute, setText, setVisible } from "./dom.js";
 import { updateFlow } from "./flow.js";
 import { clock } from "./format.js";
 import { startHistory, updateHistory } from "./history.js";
@@ -31,8 +31,8 @@ const inspector = new Inspector(byId("inspector"), () => latest?.may ?? [], () =
 
 function status(s) {
   latest = s;
-  show(byId("away"), false);
-  mark(document.documentElement, "data-away", null);
+  setVisible(byId("away"), false);
+  setAttribute(document.documentElement, "data-away", null);
   for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateSkipped, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
     try {
       update(s);
@@ -41,7 +41,7 @@ function status(s) {
     }
   }
   if (Date.now() - asked > every) loadHistory();
-  mark(document.documentElement, "data-updates", Number(document.documentElement.dataset.updates ?? 0) + 1);
+  setAttribute(document.documentElement, "data-updates", Number(document.documentElement.dataset.updates ?? 0) + 1);
 }
 
 async function loadHistory() {
@@ -51,17 +51,17 @@ async function loadHistory() {
     every = (history.times?.at ?? []).length < little ? soonEvery : historyEvery;
     updateHistory(history);
   } catch (problem) {
-    show(byId("history-note"), true);
-    say(byId("history-note"), `How the run went cannot be told: ${problem.message}`);
+    setVisible(byId("history-note"), true);
+    setText(byId("history-note"), `How the run went cannot be told: ${problem.message}`);
   }
 }
 
 // away says that no figures come, and of when those are that still stand there.
 function away(problem) {
   const figures = latest ? `The figures are of ${clock(latest.time)}.` : "";
-  say(byId("away"), `${problem.message} ${problem.advice ?? ""} ${figures} This page goes on by itself when it answers.`.replace(/\s+/g, " "));
-  show(byId("away"), true);
-  mark(document.documentElement, "data-away", "");
+  setText(byId("away"), `${problem.message} ${problem.advice ?? ""} ${figures} This page goes on by itself when it answers.`.replace(/\s+/g, " "));
+  setVisible(byId("away"), true);
+  setAttribute(document.documentElement, "data-away", "");
   asked = 0;
 }
 

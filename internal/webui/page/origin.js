@@ -1,7 +1,7 @@
 // Where a piece came from, and for who may see it the text of its document, cut at the borders of tokens.
 import { get } from "./connection.js";
-import { el, mark, say, show } from "./dom.js";
-import { begins, bytes, count, named, several, since } from "./format.js";
+import { el, setAttribute, setText, setVisible } from "./dom.js";
+import { startInDocument, bytes, count, documentName, plural, elapsed } from "./format.js";
 
 const atOnce = 512; // tokens of a text that are asked for
 
@@ -21,8 +21,8 @@ export class Origin {
 
   clear() {
     this.chosen = null;
-    show(this.node, false);
-    show(this.text, false);
+    setVisible(this.node, false);
+    setVisible(this.text, false);
   }
 
   // show tells where a piece of a step came from. While one is chosen, those that the pointer passes change nothing.
@@ -31,15 +31,15 @@ export class Origin {
     const same = this.chosen === piece;
     const message = step.documents?.find((d) => d.sequence === piece.sequence && (d.source ?? "") === (piece.source ?? "")) ?? {};
     const document = piece.index === undefined ? message : { ...message, id: piece.id, weight: piece.weight, meta: piece.meta };
-    say(this.title, `Row ${piece.row}: ${several(piece.length, "token")} of document ${named(piece)}, from token ${count(begins(piece))}`);
+    setText(this.title, `Row ${piece.row}: ${plural(piece.length, "token")} of document ${documentName(piece)}, from token ${count(startInDocument(piece))}`);
     const facts = [["Source", piece.source], ["Document", count(piece.sequence)], ["Id", document.id], ["Path", document.path], ["Subject", document.subject], ["Domain", document.domain],
       ["In its message", piece.index === undefined ? "" : `document ${count(piece.index)}, from 0`],
-      ["With a loss", piece.loss_tokens === undefined ? "" : several(piece.loss_tokens, "token")],
+      ["With a loss", piece.loss_tokens === undefined ? "" : plural(piece.loss_tokens, "token")],
       ["Weight", document.weight === undefined ? "" : String(document.weight)],
       ["Meta", document.meta ? JSON.stringify(document.meta) : ""],
       ["Kind", document.content_type], ["Size", document.bytes ? bytes(document.bytes) : ""], ["Age", age(piece, step, document, this.sources())]];
     this.facts.replaceChildren(...facts.filter(([, v]) => v).flatMap(([k, v]) => [el("dt", {}, k), el("dd", {}, v)]));
-    show(this.node, true);
+    setVisible(this.node, true);
     if (!chosen || same) return;
     this.chosen = piece;
     this.open();
@@ -47,22 +47,22 @@ export class Origin {
 
   // open begins to read the text of the piece that was chosen.
   open() {
-    show(this.text, true);
+    setVisible(this.text, true);
     this.words.replaceChildren();
     this.at = this.chosen.start;
     if (this.may().includes("text")) return this.read();
-    mark(this.note, "class", "small");
-    say(this.note, "Reading the text of documents needs the role operate.");
-    show(this.words, false);
-    show(this.more, false);
+    setAttribute(this.note, "class", "small");
+    setText(this.note, "Reading the text of documents needs the role operate.");
+    setVisible(this.words, false);
+    setVisible(this.more, false);
     return undefined;
   }
 
   async read() {
     const piece = this.chosen;
     const end = piece.start + piece.length;
-    say(this.note, "Reading the text");
-    mark(this.note, "class", "small");
+    setText(this.note, "Reading the text");
+    setAttribute(this.note, "class", "small");
     try {
       const t = await get("api/text", { source: piece.source, sequence: piece.sequence, start: this.at, tokens: Math.min(atOnce, end - this.at) });
       if (piece !== this.chosen) return;
@@ -70,15 +70,15 @@ export class Origin {
       this.words.append(...tokens.map((id, i) => token(id, t.texts?.[i], t.start + i)));
       this.at = t.start + tokens.length;
       const rest = tokens.length ? Math.max(end - this.at, 0) : 0;
-      show(this.words, true);
-      show(this.more, rest > 0);
-      say(this.note, t.problem || t.skip || `${several(this.at - piece.start, "token")} of ${count(piece.length)} in this piece; the document has ${count(t.total_tokens)}.`);
+      setVisible(this.words, true);
+      setVisible(this.more, rest > 0);
+      setText(this.note, t.problem || t.skip || `${plural(this.at - piece.start, "token")} of ${count(piece.length)} in this piece; the document has ${count(t.total_tokens)}.`);
     } catch (problem) {
       if (piece !== this.chosen) return;
-      mark(this.note, "class", "problem");
-      say(this.note, `${problem.message} ${problem.advice ?? ""}`);
-      show(this.words, this.words.childElementCount > 0);
-      show(this.more, false);
+      setAttribute(this.note, "class", "problem");
+      setText(this.note, `${problem.message} ${problem.advice ?? ""}`);
+      setVisible(this.words, this.words.childElementCount > 0);
+      setVisible(this.more, false);
     }
   }
 }
@@ -93,7 +93,7 @@ function token(id, text, index) {
 function age(piece, step, document, sources) {
   const parts = [];
   const behind = sources.length === 1 ? step.cursor - (piece.sequence - sources[0].start + 1) : -1;
-  if (behind >= 0) parts.push(`${several(behind, "document")} before its step was planned`);
-  if (document.time && !document.time.startsWith("0001")) parts.push(`published ${since(document.time, new Date())} ago`);
+  if (behind >= 0) parts.push(`${plural(behind, "document")} before its step was planned`);
+  if (document.time && !document.time.startsWith("0001")) parts.push(`published ${elapsed(document.time, new Date())} ago`);
   return parts.join(", ");
 }

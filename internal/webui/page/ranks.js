@@ -1,6 +1,6 @@
 // Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Commits below.
-import { byId, el, keyed, mark, say, show, table } from "./dom.js";
-import { bytes, count, daemonName, duration, several, since } from "./format.js";
+import { byId, el, reconcile, setAttribute, setText, setVisible, table } from "./dom.js";
+import { bytes, count, daemonName, duration, plural, elapsed } from "./format.js";
 
 const few = 8; // rows of a table until all are asked for
 const slack = 3; // steps behind that say nothing: ranks ask one after the other
@@ -12,8 +12,8 @@ export function updateRanks(s) {
   now = s.time;
   const jobs = new Map();
   for (const r of s.ranks ?? []) jobs.set(r.job, [...(jobs.get(r.job) ?? []), r]);
-  show(byId("ranks-none"), jobs.size === 0);
-  keyed(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));
+  setVisible(byId("ranks-none"), jobs.size === 0);
+  reconcile(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));
   updateCommits(s);
 }
 
@@ -40,13 +40,13 @@ const columns = [
   { name: "State", text: (r) => (missing(r) ? `${r.state}, ${duration(r.state_seconds)}` : r.state), left: true },
   { name: "Steps sent", text: (r) => count(r.sent_steps) },
   { name: "Consumed", about: "steps that its trainer has consumed, - where its client does not report", text: (r) => (r.unit === "sent" ? "-" : count(r.consumed)) },
-  { name: "Behind", about: "steps behind the furthest rank of its job", text: (r) => (r.lag ? several(r.lag, "step") : "0") },
+  { name: "Behind", about: "steps behind the furthest rank of its job", text: (r) => (r.lag ? plural(r.lag, "step") : "0") },
   { name: "Wait, median", about: "for a step, over the last minute", text: (r) => duration(r.wait_p50) },
   { name: "Wait, 99 %", about: "99 of 100 waits of the last minute were no longer", text: (r) => duration(r.wait_p99) },
   { name: "Bytes", about: "sent to it, over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
   { name: "By daemon", text: (r) => daemonName(r.daemon), left: true },
   { name: "From", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
-  { name: "Reads for", text: (r) => since(r.since, now) },
+  { name: "Reads for", text: (r) => elapsed(r.since, now) },
 ];
 
 function updateJob(job, name, ranks, s) {
@@ -57,19 +57,19 @@ function updateJob(job, name, ranks, s) {
   const front = Math.max(...ranks.map((r) => r.consumed));
   const found = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
   const left = s.ranks_total > s.ranks.length ? `, the furthest behind of ${count(s.ranks_total)}` : "";
-  say(job.title, `${name ? `Job ${name}` : "Ranks"}: ${several(ranks.length, "rank")}${left}, the first has consumed ${several(front, "step")}`);
-  say(job.held, found.length ? found.map((j) => j.sentence).join("; ") : holders.length ? holding(holders, most) : "");
-  mark(job.held, "data-failing", found.some((j) => j.failing) ? "" : null);
-  show(job.held, found.length + holders.length > 0);
+  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${left}, the first has consumed ${plural(front, "step")}`);
+  setText(job.held, found.length ? found.map((j) => j.sentence).join("; ") : holders.length ? holding(holders, most) : "");
+  setAttribute(job.held, "data-failing", found.some((j) => j.failing) ? "" : null);
+  setVisible(job.held, found.length + holders.length > 0);
   const inOrder = [...ranks].sort((a, b) => a.rank - b.rank);
-  mark(job.strip, "aria-label", `${several(ranks.length, "rank")}. ${job.held.textContent || "None is behind."} The table below has each.`);
-  mark(job.strip, "data-many", ranks.length > numbered ? "" : null);
-  keyed(job.strip, inOrder, (r) => `${r.rank} ${r.daemon} ${r.address}`, makeCell, (cell, r) => updateCell(cell, r, most));
+  setAttribute(job.strip, "aria-label", `${plural(ranks.length, "rank")}. ${job.held.textContent || "None is behind."} The table below has each.`);
+  setAttribute(job.strip, "data-many", ranks.length > numbered ? "" : null);
+  reconcile(job.strip, inOrder, (r) => `${r.rank} ${r.daemon} ${r.address}`, makeCell, (cell, r) => updateCell(cell, r, most));
   const worst = [...ranks].sort((a, b) => missing(b) - missing(a) || b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
   job.all.update(job.open ? worst : worst.slice(0, few));
-  show(job.more, ranks.length > few);
-  say(job.more, job.open ? `Show the ${few} furthest behind` : `Show all ${count(ranks.length)} ranks`);
-  mark(job.more, "aria-expanded", String(job.open));
+  setVisible(job.more, ranks.length > few);
+  setText(job.more, job.open ? `Show the ${few} furthest behind` : `Show all ${count(ranks.length)} ranks`);
+  setAttribute(job.more, "aria-expanded", String(job.open));
 }
 
 // holding says who holds the others: rank 3, or ranks 3, 4 and 2 more.
@@ -77,7 +77,7 @@ function holding(holders, most) {
   const numbers = holders.map((r) => r.rank);
   const beyond = numbers.length - 4;
   const who = beyond > 0 ? `${numbers.slice(0, 4).join(", ")} and ${beyond} more` : numbers.join(", ");
-  return `${numbers.length > 1 ? `Ranks ${who} hold` : `Rank ${who} holds`} the others up: ${several(most, "step")} behind`;
+  return `${numbers.length > 1 ? `Ranks ${who} hold` : `Rank ${who} holds`} the others up: ${plural(most, "step")} behind`;
 }
 
 function makeCell() {
@@ -89,10 +89,10 @@ function makeCell() {
 // updateCell fills a cell as far as the rank has come: full at the front, low for who is furthest behind.
 function updateCell(cell, r, most) {
   cell.fill.style.height = `${(100 - (85 * r.lag) / Math.max(most, 8)).toFixed(1)}%`;
-  say(cell.label, missing(r) ? `${r.rank} ✕` : String(r.rank));
-  mark(cell.node, "data-holds", r.holds ? "" : null);
-  mark(cell.node, "data-missing", missing(r) ? "" : null);
-  mark(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${several(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
+  setText(cell.label, missing(r) ? `${r.rank} ✕` : String(r.rank));
+  setAttribute(cell.node, "data-holds", r.holds ? "" : null);
+  setAttribute(cell.node, "data-missing", missing(r) ? "" : null);
+  setAttribute(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${plural(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${plural(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
 }
 
 let commits;
@@ -102,12 +102,12 @@ function updateCommits(s) {
     commits = table("Commits", [
       { name: "Job", text: (k) => k.job, left: true },
       { name: "Committed", about: "its own checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
-      { name: "Behind what is planned", text: (k) => several(Math.max(k.planned - k.step, 0), "step") },
+      { name: "Behind what is planned", text: (k) => plural(Math.max(k.planned - k.step, 0), "step") },
     ], (k) => k.job);
     byId("commits").append(el("p", { class: "small" }), commits.node);
   }
   const all = (s.commits ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
-  say(byId("commits").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
-  show(commits.node, all.length > 0);
+  setText(byId("commits").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
+  setVisible(commits.node, all.length > 0);
   commits.update(all);
 }

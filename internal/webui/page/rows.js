@@ -1,6 +1,6 @@
 // Rows of a step, each as a strip of pieces to scale. One piece is in the order of tabs; arrows move on from it.
-import { el, mark, say, show } from "./dom.js";
-import { begins, named, percent, several } from "./format.js";
+import { el, setAttribute, setText, setVisible } from "./dom.js";
+import { startInDocument, documentName, percent, plural } from "./format.js";
 
 const some = 64; // rows that are drawn until more are asked for
 
@@ -26,9 +26,9 @@ export class Rows {
     this.pieces = new Map();
     const rows = step.rows.slice(0, this.drawn).map((row, i) => this.row(row, i, step.bucket, i === marked));
     this.grid.replaceChildren(...rows);
-    mark(this.grid, "aria-rowcount", step.rows.length);
-    show(this.more, this.drawn < step.rows.length);
-    say(this.more, `Show more of the ${several(step.rows.length, "row")}`);
+    setAttribute(this.grid, "aria-rowcount", step.rows.length);
+    setVisible(this.more, this.drawn < step.rows.length);
+    setText(this.more, `Show more of the ${plural(step.rows.length, "row")}`);
     const sources = this.sources().length > 1 ? [...new Set(step.rows.flat().map((p) => p.source))] : [];
     this.legend.replaceChildren(...sources.map((s) => el("li", {}, el("i", { class: `c-${this.colors({ source: s })}` }), s)),
       el("li", {}, el("i", { class: "padding" }), "padding"));
@@ -41,14 +41,14 @@ export class Rows {
     let filled = 0;
     const cells = row.map((p) => {
       filled += p.length;
-      const cell = el("span", { role: "gridcell", tabindex: -1, class: `piece c-${this.colors(p)}${begins(p) > 0 ? " goes-on" : ""}`, "aria-label": `${named(p)}, ${several(p.length, "token")} from ${begins(p)}` });
+      const cell = el("span", { role: "gridcell", tabindex: -1, class: `piece c-${this.colors(p)}${startInDocument(p) > 0 ? " goes-on" : ""}`, "aria-label": `${documentName(p)}, ${plural(p.length, "token")} from ${startInDocument(p)}` });
       cell.style.flexGrow = p.length;
       this.pieces.set(cell, { ...p, row: index });
       return cell;
     });
     const padding = bucket - filled;
     const name = el("span", { class: "row-number", role: "rowheader" }, String(index));
-    const rest = padding > 0 ? el("span", { class: "padding", role: "gridcell", "aria-label": `${several(padding, "token")} of padding`, title: `${several(padding, "token")} of padding, ${percent(padding / bucket)} of the row` }) : null;
+    const rest = padding > 0 ? el("span", { class: "padding", role: "gridcell", "aria-label": `${plural(padding, "token")} of padding`, title: `${plural(padding, "token")} of padding, ${percent(padding / bucket)} of the row` }) : null;
     if (rest) rest.style.flexGrow = padding;
     return el("div", { class: `row${marked ? " marked" : ""}`, role: "row", "aria-rowindex": index + 1 }, name, ...cells, rest);
   }

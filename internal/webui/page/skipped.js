@@ -1,12 +1,12 @@
 // Documents that are not used, by reason.
-import { byId, show, table } from "./dom.js";
+import { byId, setVisible, table } from "./dom.js";
 import { count } from "./format.js";
 
 let all;
 
 export function updateSkipped(s) {
   const skipped = s.skipped ?? [];
-  show(byId("skipped-section"), skipped.length > 0);
+  setVisible(byId("skipped-section"), skipped.length > 0);
   if (!skipped.length) return;
   if (!all) {
     all = table("Skipped documents", columns, (x) => x.reason);

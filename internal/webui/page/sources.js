@@ -1,13 +1,13 @@
 // Sources: what each has of the tokens, against what it is to have.
-import { byId, el, mark, say, show, table } from "./dom.js";
-import { count, percent, short, since } from "./format.js";
+import { byId, el, setAttribute, setText, setVisible, table } from "./dom.js";
+import { count, percent, short, elapsed } from "./format.js";
 
 let all;
 let now = "";
 
 export function updateSources(s) {
   const sources = s.sources ?? [];
-  show(byId("sources-section"), sources.length > 1);
+  setVisible(byId("sources-section"), sources.length > 1);
   if (sources.length < 2) return;
   now = s.time;
   if (!all) {
@@ -33,17 +33,17 @@ const columns = [
 
 function nameCell(cell, x) {
   if (!cell.firstElementChild) cell.append(el("i", { class: "swatch" }), el("span"));
-  mark(cell.firstElementChild, "class", `swatch c-${x.i % 8}`);
-  say(cell.lastElementChild, x.name);
+  setAttribute(cell.firstElementChild, "class", `swatch c-${x.i % 8}`);
+  setText(cell.lastElementChild, x.name);
 }
 
 function shareCell(cell, x) {
   if (!cell.firstElementChild) cell.append(el("div", { class: "share", "aria-hidden": "true" }, el("i"), el("b")), el("span"));
   const [bar, text] = cell.children;
-  mark(bar.firstElementChild, "class", `c-${x.i % 8}`);
+  setAttribute(bar.firstElementChild, "class", `c-${x.i % 8}`);
   bar.firstElementChild.style.width = `${((100 * (x.recent_share ?? 0)) / x.most).toFixed(1)}%`;
   bar.lastElementChild.style.left = `${((100 * x.target) / x.most).toFixed(1)}%`;
-  say(text, share(x.recent_share));
+  setText(text, share(x.recent_share));
 }
 
 // share writes a share; there is none before the first step.
@@ -54,9 +54,9 @@ const dry = (x) => x.dry_since && !x.exhausted && !x.removed && Date.parse(now) 
 function state(x) {
   const bad = x.undecodable ? `, ${count(x.undecodable)} documents undecodable` : "";
   if (x.removed) return `removed${bad}`;
-  if (x.down_since) return `out of reach for ${since(x.down_since, now)}${bad}`;
+  if (x.down_since) return `out of reach for ${elapsed(x.down_since, now)}${bad}`;
   if (x.exhausted) return `exhausted${bad}`;
-  if (dry(x)) return `dry for ${since(x.dry_since, now)}${bad}`;
+  if (dry(x)) return `dry for ${elapsed(x.dry_since, now)}${bad}`;
   if (x.paused) return `paused${bad}`;
   return `${x.sealed ? "sealed" : "open"}${bad}`;
 }

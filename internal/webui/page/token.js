@@ -1,6 +1,6 @@
 // The token: asked for when the daemon wants one, kept for this tab alone.
 import { token } from "./connection.js";
-import { byId, el, mark, say, show } from "./dom.js";
+import { byId, el, setAttribute, setText, setVisible } from "./dom.js";
 
 const advice = "Open the link that loaderd page prints, or give a token of the daemon's (loaderd token flight, loaderd token create, " +
   "or the file that flight.token_file names). It stays in this tab.";
@@ -15,23 +15,23 @@ export function askForToken(problem) {
       e.preventDefault();
       token.set(input.value.trim());
       form.parentElement.remove();
-      show(byId("forget"), true);
-      show(byId("main"), true);
-      mark(document.documentElement, "data-denied", null);
+      setVisible(byId("forget"), true);
+      setVisible(byId("main"), true);
+      setAttribute(document.documentElement, "data-denied", null);
       given();
     } }, el("label", { for: "token-input" }, "Token"), input, el("button", { type: "submit" }, "Look"));
     const node = el("section", { id: "token", "aria-labelledby": "token-title" }, el("h2", { id: "token-title" }, "This daemon asks who you are"),
       el("p", { class: wrong ? "problem" : "small" }, wrong ? `${problem.message}. ${problem.advice}` : advice), form);
     byId("top").after(node);
-    show(byId("main"), false);
-    mark(document.documentElement, "data-denied", "");
-    say(byId("sentence"), "A token is needed to see the run");
+    setVisible(byId("main"), false);
+    setAttribute(document.documentElement, "data-denied", "");
+    setText(byId("sentence"), "A token is needed to see the run");
     input.focus();
   });
 }
 
 export function startToken() {
-  show(byId("forget"), token.get() !== null);
+  setVisible(byId("forget"), token.get() !== null);
   byId("forget").addEventListener("click", () => {
     token.forget();
     location.reload();

@@ -1,5 +1,5 @@
 // The verdict: one sentence, and the figures that stand beside it.
-import { byId, el, keyed, mark, say, show } from "./dom.js";
+import { byId, el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 import { bytes, clock, count, daemonName, duration, percent, short } from "./format.js";
 
 const words = { running: "Running", waiting: "Waiting", failing: "Failing" };
@@ -10,27 +10,27 @@ let spoken = "";
 export function updateVerdict(s) {
   const v = s.verdict ?? {};
   const health = v.health === "running" && v.sentence.startsWith("Ended") ? "Ended" : words[v.health] ?? v.health ?? "";
-  mark(byId("top"), "data-health", v.health);
-  say(byId("health"), health);
-  say(byId("sentence"), without(v.sentence ?? "", health));
+  setAttribute(byId("top"), "data-health", v.health);
+  setText(byId("health"), health);
+  setText(byId("sentence"), without(v.sentence ?? "", health));
   const advice = byId("advice");
-  show(advice, Boolean(v.do));
-  say(advice, v.do ? `What to do: ${v.do}` : "");
+  setVisible(advice, Boolean(v.do));
+  setText(advice, v.do ? `What to do: ${v.do}` : "");
   const detail = byId("detail");
-  show(detail, Boolean(v.detail));
-  say(detail, v.detail ?? "");
+  setVisible(detail, Boolean(v.detail));
+  setText(detail, v.detail ?? "");
   const inWords = `${health} ${v.sentence}`.replace(/[\d.,]+\s*[kMGT]?/g, "");
   if (inWords !== spoken) {
     spoken = inWords;
-    say(byId("announce"), `${health}: ${v.sentence} ${v.do ?? ""}`);
+    setText(byId("announce"), `${health}: ${v.sentence} ${v.do ?? ""}`);
   }
-  say(byId("run"), s.run);
-  say(byId("who"), `run ${s.run_id.slice(0, 12)}, daemon ${daemonName(s.daemon)}, ${clock(s.time)}`);
-  say(byId("version"), s.version ? `loaderd ${s.version}.` : "");
+  setText(byId("run"), s.run);
+  setText(byId("who"), `run ${s.run_id.slice(0, 12)}, daemon ${daemonName(s.daemon)}, ${clock(s.time)}`);
+  setText(byId("version"), s.version ? `loaderd ${s.version}.` : "");
   document.title = `${health}: ${s.run} - loaderd`;
-  keyed(byId("facts"), facts(s), ([, label]) => label, make, ({ value, node }, [text, , about]) => {
-    say(value, text);
-    mark(node, "title", about);
+  reconcile(byId("facts"), facts(s), ([, label]) => label, make, ({ value, node }, [text, , about]) => {
+    setText(value, text);
+    setAttribute(node, "title", about);
   });
 }
 
