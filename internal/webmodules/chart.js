@@ -1,16 +1,15 @@
-// A chart: lines or stacked areas over steps, time or another axis, with what stands under the pointer.
+// Line and stacked area charts over steps, time or another axis, with a readout of the values at the pointer.
 import { el, setAttribute, setText, svg } from "./dom.js";
 import { Figure } from "./figure.js";
 import { powers, scale, ticks, times } from "./scale.js";
 
 const height = 190;
-const edge = { top: 10, right: 12, bottom: 24, left: 52 };
-const spoken = 24; // rows of the table behind a chart
+const margin = { top: 10, right: 12, bottom: 24, left: 52 };
+const maxTableRows = 24;
 
-// Chart shows what draw is given: {x, xKind ("step", "time" or another noun), xText, xLog, series, yText, low, high,
-// log, stacked, marks}; log and xLog are bases of logarithmic axes. series are {name, color (0 to 7, or a name of
-// charts.css), values, dashed}, a value each for an entry of x; null leaves a gap. marks are {x, text}. Without a
-// legend of the data, the series are it.
+// Chart draws {x, xKind ("step", "time" or another noun), xText, xLog, series, yText, low, high, log, stacked, marks}.
+// log and xLog are the bases of logarithmic axes. A series is {name, color (0 to 7, or a name in charts.css), values,
+// dashed} with one value per entry of x; null leaves a gap. A mark is {x, text}. The legend defaults to the series.
 export class Chart extends Figure {
   constructor(...args) {
     super(...args);
@@ -26,13 +25,13 @@ export class Chart extends Figure {
 
   render(width) {
     const d = this.data;
-    if (!d.x.length) return el("p", { class: "empty" }, "Nothing yet");
+    if (!d.x.length) return el("p", { class: "empty" }, "No data yet");
     const [low, high] = this.range();
     const [first, last] = [d.x[0], d.x.at(-1)];
-    const right = width - edge.right;
-    const bottom = height - edge.bottom;
-    const x = (this.place = scale(first, last, edge.left, right, d.xLog));
-    const y = scale(low, high, bottom, edge.top, d.log);
+    const right = width - margin.right;
+    const bottom = height - margin.bottom;
+    const x = (this.xScale = scale(first, last, margin.left, right, d.xLog));
+    const y = scale(low, high, bottom, margin.top, d.log);
     const out = svg("svg", {
       viewBox: `0 0 ${width} ${height}`,
       width,
@@ -42,14 +41,14 @@ export class Chart extends Figure {
     });
     for (const v of d.log ? powers(low, high, 6, d.log) : ticks(low, high, 4)) {
       out.append(
-        svg("line", { class: "gridline", x1: edge.left, x2: right, y1: y(v), y2: y(v) }),
-        svg("text", { class: "label", x: edge.left - 6, y: y(v) + 4, "text-anchor": "end" }, d.yText(v)),
+        svg("line", { class: "gridline", x1: margin.left, x2: right, y1: y(v), y2: y(v) }),
+        svg("text", { class: "label", x: margin.left - 6, y: y(v) + 4, "text-anchor": "end" }, d.yText(v)),
       );
     }
     const room = Math.max(2, Math.floor(width / 110));
     let before = "";
     for (const v of this.xTicks(first, last, room)) {
-      if (d.xText(v) === before) continue; // a few steps have fewer numbers than an axis has room for
+      if (d.xText(v) === before) continue; // adjacent ticks of a short range can have the same label
       before = d.xText(v);
       out.append(
         svg(
@@ -62,7 +61,7 @@ export class Chart extends Figure {
     for (const m of d.marks ?? []) {
       if (m.x <= first || m.x > last) continue;
       out.append(
-        svg("line", { class: "mark", x1: x(m.x), x2: x(m.x), y1: edge.top, y2: bottom }, svg("title", {}, m.text)),
+        svg("line", { class: "mark", x1: x(m.x), x2: x(m.x), y1: margin.top, y2: bottom }, svg("title", {}, m.text)),
       );
     }
     const base = d.x.map(() => 0);
@@ -79,7 +78,7 @@ export class Chart extends Figure {
         );
       }
     }
-    this.cross = svg("line", { class: "cross", y1: edge.top, y2: bottom, visibility: "hidden" });
+    this.cross = svg("line", { class: "cross", y1: margin.top, y2: bottom, visibility: "hidden" });
     out.append(this.cross);
     return out;
   }
@@ -90,7 +89,7 @@ export class Chart extends Figure {
     return xKind === "time" ? times(first, last, room) : ticks(first, last, room);
   }
 
-  // range is that of the values, rounded to what the axis shows.
+  // range returns the bounds of the y axis.
   range() {
     const d = this.data;
     const all = d.stacked
@@ -98,21 +97,21 @@ export class Chart extends Figure {
       : d.series.flatMap((s) => s.values.filter((v) => v !== null && Number.isFinite(v) && (!d.log || v > 0)));
     const low = d.low ?? (all.length ? Math.min(...all) : d.log ? 1 : 0);
     const high = d.high ?? Math.max(all.length ? Math.max(...all) * (d.log ? 1.3 : 1.08) : 1, d.atLeast ?? 0);
-    return high > low ? [low, high] : [low, low + 1]; // a single value, or none
+    return high > low ? [low, high] : [low, low + 1]; // at most one distinct value
   }
 
-  // describe says in words what somebody who does not see the chart may want to know first.
+  // describe returns the text alternative for screen readers.
   describe() {
     const { series, yText, x, xText, xKind } = this.data;
-    if (!x.length) return `${this.title}: nothing yet`;
+    if (!x.length) return `${this.title}: no data yet`;
     const last = series.map((s) => `${s.name} ${text(s.values.at(-1), yText)}`).join(", ");
     const span = `${this.title}, from ${xKind} ${xText(x[0])} to ${xText(x.at(-1))}.`;
-    return `${span} At the end: ${last}. The table behind has more.`;
+    return `${span} At the end: ${last}. The table contains more values.`;
   }
 
   point(e) {
     const d = this.data;
-    if (!e || !d?.x.length || !this.place) {
+    if (!e || !d?.x.length || !this.xScale) {
       this.cross?.setAttribute("visibility", "hidden");
       setText(this.readout, "");
       return;
@@ -120,13 +119,13 @@ export class Chart extends Figure {
     const at = e.clientX - this.plot.getBoundingClientRect().left;
     let best = 0;
     d.x.forEach((v, i) => {
-      if (Math.abs(this.place(v) - at) < Math.abs(this.place(d.x[best]) - at)) best = i;
+      if (Math.abs(this.xScale(v) - at) < Math.abs(this.xScale(d.x[best]) - at)) best = i;
     });
-    const px = this.place(d.x[best]);
+    const px = this.xScale(d.x[best]);
     setAttribute(this.cross, "x1", px);
     setAttribute(this.cross, "x2", px);
     setAttribute(this.cross, "visibility", "visible");
-    const near = (d.marks ?? []).filter((m) => Math.abs(this.place(m.x) - px) < 6).map((m) => m.text);
+    const near = (d.marks ?? []).filter((m) => Math.abs(this.xScale(m.x) - px) < 6).map((m) => m.text);
     setText(
       this.readout,
       [
@@ -139,7 +138,7 @@ export class Chart extends Figure {
 
   rows() {
     const { x, xText, xKind, series, yText } = this.data;
-    const every = Math.max(1, Math.ceil(x.length / spoken));
+    const every = Math.max(1, Math.ceil(x.length / maxTableRows));
     const shown = x.map((_, i) => i).filter((i) => i % every === 0 || i === x.length - 1);
     return [
       [xKind[0].toUpperCase() + xKind.slice(1), ...series.map((s) => s.name)],
@@ -150,7 +149,7 @@ export class Chart extends Figure {
 
 const text = (v, yText) => (v === null || v === undefined || !Number.isFinite(v) ? "-" : yText(v));
 
-// path is a line through values, with gaps where there are none.
+// path returns the SVG path of a line through the values, with gaps at missing values.
 function path(xs, values, x, y) {
   let out = "";
   let pen = "M";

@@ -1,13 +1,14 @@
-// Elements, made and kept up to date. Text goes in as text: nothing here reads HTML.
+// Creates and updates DOM elements. Strings become text nodes; nothing here parses HTML.
 
 const namespace = "http://www.w3.org/2000/svg";
 
-// el makes an element: properties are attributes, on... are listeners, null and false leave one out; children are nodes and text.
+// el creates an HTML element. A property is an attribute, or an event listener if its name starts with "on". Properties
+// that are null, undefined or false are omitted. Children are nodes and strings.
 export function el(tag, properties = {}, ...children) {
   return fill(document.createElement(tag), properties, children);
 }
 
-// svg does the same for a drawing.
+// svg creates an SVG element, with the same parameters as el.
 export function svg(tag, properties = {}, ...children) {
   return fill(document.createElementNS(namespace, tag), properties, children);
 }
@@ -24,28 +25,27 @@ function fill(node, properties, children) {
 
 export const byId = (id) => document.getElementById(id);
 
-// say sets a text, and touches nothing where it stands already: a selection stays.
+// setText sets the text of a node. An unchanged text is not written, which preserves the user's selection.
 export function setText(node, text) {
   if (node.textContent !== text) node.textContent = text;
 }
 
-// show hides an element or shows it.
 export function setVisible(node, visible) {
   if (node.hidden === visible) node.hidden = !visible;
 }
 
-// mark sets an attribute, or takes it away.
+// setAttribute sets an attribute. It removes the attribute if the value is null, undefined or false.
 export function setAttribute(node, name, value) {
   if (value === null || value === undefined || value === false) node.removeAttribute(name);
   else if (node.getAttribute(name) !== String(value)) node.setAttribute(name, value);
 }
 
-const kept = new WeakMap();
+const childrenOf = new WeakMap(); // parent to its children by key
 
-// keyed makes the children of a parent those of items, in order: make(item) returns {node, ...} for a new one, update({node, ...}, item) brings one up to
-// date. An item that stays keeps its element, and with it focus and selection.
+// reconcile gives a parent one child per item, in order. make(item) returns {node, ...} for a new item, and
+// update({node, ...}, item) updates a child. Items that remain keep their elements, and thus focus and selection.
 export function reconcile(parent, items, keyOf, make, update) {
-  const before = kept.get(parent) ?? new Map();
+  const before = childrenOf.get(parent) ?? new Map();
   const now = new Map();
   for (const item of items) {
     const key = keyOf(item);
@@ -54,21 +54,26 @@ export function reconcile(parent, items, keyOf, make, update) {
     now.set(key, row);
   }
   for (const [key, row] of before) if (!now.has(key)) row.node.remove();
-  let place = parent.firstElementChild;
+  let next = parent.firstElementChild;
   for (const row of now.values()) {
-    if (row.node === place) place = place.nextElementSibling;
-    else parent.insertBefore(row.node, place);
+    if (row.node === next) next = next.nextElementSibling;
+    else parent.insertBefore(row.node, next);
   }
-  kept.set(parent, now);
+  childrenOf.set(parent, now);
 }
 
-// table makes a table that update(rows) fills. Columns are {name, about, text(row), cell(row)}: cell fills an element where text is not enough.
+// table creates a table as {node, update(rows)}. A column is {name, about, left, text(row), cell(element, row)};
+// cell replaces text for cells with child elements.
 export function table(caption, columns, keyOf, rowClass = () => "") {
   const body = el("tbody");
-  const heads = columns.map((c) => el("th", { scope: "col", title: c.about, class: c.left ? "left" : null }, c.name));
-  const node = el("table", {}, el("caption", { class: "unseen" }, caption), el("thead", {}, el("tr", {}, ...heads)), body);
+  const left = (c) => (c.left ? "left" : null);
+  const heads = columns.map((c) => el("th", { scope: "col", title: c.about, class: left(c) }, c.name));
+  const head = el("thead", {}, el("tr", {}, ...heads));
+  const node = el("table", {}, el("caption", { class: "unseen" }, caption), head, body);
   const make = () => {
-    const cells = columns.map((c, i) => el(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: c.left ? "left" : null }));
+    const cells = columns.map((c, i) =>
+      el(i === 0 ? "th" : "td", { scope: i === 0 ? "row" : null, class: left(c) }),
+    );
     return { node: el("tr", {}, ...cells), cells };
   };
   const update = (row, item) => {

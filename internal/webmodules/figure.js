@@ -1,17 +1,17 @@
-// A figure: a title, a legend, a drawing as wide as its place, and a table of what it shows.
+// Base class of plots: a title, a legend, an SVG drawing that fills the available width, and a table of its values.
 import { el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 
-// Figure draws what draw is given. A subclass has render(width), which returns what is drawn, and rows(), the table:
-// [heads, ...lines], lists of texts. data.legend is a list of {name, color, kind, fill}: a color of charts.css, a
-// further class of the swatch, and a color that no style sheet has.
+// Figure is the base class. A subclass implements render(width), which returns the drawing, and rows(), which returns
+// the table as [heads, ...lines], lists of strings. data.legend is a list of {name, color, kind, fill}: a color in
+// charts.css, an additional class of the swatch, and a CSS color that is not in a style sheet.
 export class Figure {
   constructor(id, title, about, heading = "h3") {
     this.title = title;
     this.legend = el("ul", { class: "legend" });
     this.plot = el("div", { class: "plot" });
     this.readout = el("p", { class: "readout small", "aria-hidden": "true" });
-    this.table = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `${title}, a table` });
-    this.behind = el("details", { ontoggle: () => this.tabulate() }, el("summary", {}, "Table"), this.table);
+    this.table = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table of ${title}` });
+    this.details = el("details", { ontoggle: () => this.tabulate() }, el("summary", {}, "Table"), this.table);
     this.node = el(
       "section",
       { class: "chart", "aria-labelledby": `${id}-title`, id },
@@ -20,7 +20,7 @@ export class Figure {
       this.legend,
       this.plot,
       this.readout,
-      this.behind,
+      this.details,
     );
     new ResizeObserver(() => this.resize()).observe(this.plot);
   }
@@ -48,13 +48,13 @@ export class Figure {
     this.tabulate();
   }
 
-  // resize draws again for a width in pixels, that of the place unless another one is given.
+  // resize redraws for a width in pixels, by default the current width of the plot.
   resize(width = Math.round(this.plot.clientWidth)) {
     if (this.data && width) this.plot.replaceChildren(this.render(width));
   }
 
   tabulate() {
-    if (!this.behind.open || !this.data) return;
+    if (!this.details.open || !this.data) return;
     const [heads, ...lines] = this.rows();
     this.table.replaceChildren(
       el(

@@ -1,4 +1,4 @@
-// Axes: which numbers stand at the ticks of a range, and where a value is drawn.
+// Axes: ticks of a range, and scales from values to positions.
 
 // ticks returns at most n round numbers from low to high.
 export function ticks(low, high, n) {
@@ -22,9 +22,10 @@ export function powers(low, high, n, base = 2) {
   return out;
 }
 
-// spaced returns as many of the ticks as have room for their texts, evenly chosen from the last one; a zero at the beginning stays.
-export function spaced(ticks, place, text) {
-  const room = (a, b) => place(b) - place(a) - 3.5 * (text(a).length + text(b).length) >= 10;
+// spaced returns the largest evenly spaced subset of the ticks whose labels do not overlap. It keeps the last tick, and
+// a zero at the beginning.
+export function spaced(ticks, position, text) {
+  const room = (a, b) => position(b) - position(a) - 3.5 * (text(a).length + text(b).length) >= 10;
   const zero = ticks[0] === 0;
   for (let every = 1; every < ticks.length; every++) {
     const some = ticks.filter((v, i) => (ticks.length - 1 - i) % every === 0 || (i === 0 && zero));
@@ -34,27 +35,30 @@ export function spaced(ticks, place, text) {
   return ticks.slice(-1);
 }
 
-const spans = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600];
+// intervals lists the candidate tick distances of a time axis, in seconds.
+const intervals = [
+  1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800, 1209600,
+];
 
-// times returns at most n round times, in milliseconds, by the clock of whoever looks.
+// times returns at most n round times, in milliseconds, in the browser's time zone.
 export function times(low, high, n) {
-  const step = 1000 * (spans.find((s) => (high - low) / (1000 * s) <= n) ?? spans.at(-1));
+  const step = 1000 * (intervals.find((s) => (high - low) / (1000 * s) <= n) ?? intervals.at(-1));
   const shift = new Date(low).getTimezoneOffset() * 60000;
   const out = [];
   for (let t = Math.ceil((low - shift) / step) * step + shift; t <= high; t += step) out.push(t);
   return out;
 }
 
-// scale returns where a value between low and high is drawn between from and to.
+// scale returns a function that maps values between low and high to positions between `from` and `to`.
 export function scale(low, high, from, to, log = false) {
   const f = log ? Math.log : (v) => v;
   const width = f(high) - f(low);
   return (v) => (width ? from + ((f(v) - f(low)) / width) * (to - from) : (from + to) / 2);
 }
 
-const gap = 0.1; // of the axis, between zero and the least positive value
+const gap = 0.1; // fraction of the axis between zero and the smallest positive value
 
-// scaleFromZero is a logarithmic scale with a place for zero at its beginning, as a part of 1.
+// scaleFromZero returns a logarithmic scale from 0 to 1 that also has a position for zero, at its start.
 export function scaleFromZero(low, high) {
   const log = scale(low, high, gap, 1, true);
   return (v) => (v <= 0 ? 0 : high > low ? log(Math.max(v, low)) : 1);
