@@ -137,28 +137,28 @@ const misplaced = `(() => {
 // The page contains every figure with its table, correctly placed at all widths. It loads nothing and logs no errors.
 func TestPage_DrawsEveryFigure(t *testing.T) {
 	browser := browsertest.Chromium(t)
-	always := []string{"Your documents", "Padding", "Documents split", "Documents a row", "How long documents wait",
+	always := []string{"Document lengths", "Padding", "Documents split", "Documents per row", "Document age",
 		"Attention", "Speed"}
-	related := []string{"Burstiness of rows", "Tokens that come again"}
+	related := []string{"Burstiness of rows", "Recurring tokens"}
 	for name, x := range map[string]struct {
 		report *report.Report
 		more   []string // titles in addition to those in always
 	}{
-		"all methods":    {allMethods(t), []string{"Tokens dropped or repeated", "Which rows", "Fair samples"}},
+		"all methods":    {allMethods(t), []string{"Tokens dropped or repeated", "Row lengths", "Fair samples"}},
 		"one":            {compared(t, lengths.LogNormal(100, 1), []int{2048}, "bfd"), []string{"Fair samples"}},
 		"one document":   {compared(t, []int32{1}, []int{2048}, "concat", "bfd"), nil},
 		"equal lengths":  {compared(t, []int32{1500, 1500, 1500}, []int{2048}, "concat", "bfd"), nil},
 		"long documents": {compared(t, []int32{1, math.MaxInt32 / 2}, []int{4096}, "concat"), []string{"Fair samples"}},
-		"exact fits":     {compared(t, []int32{64, 64, 256}, []int{64, 256}, "naive", "decompose"), []string{"Which rows"}},
+		"exact fits":     {compared(t, []int32{64, 64, 256}, []int{64, 256}, "naive", "decompose"), []string{"Row lengths"}},
 		"rows of no size": {compared(t, lengths.LogNormal(1000, 1), []int{2, 3, 5, 7, 11, 13, 17, 19, 23}, "naive"),
-			[]string{"Which rows"}},
+			[]string{"Row lengths"}},
 		"documents": {documents(t, 30, packonline.Methods()...),
-			append([]string{"Which rows", "Fair samples", "Tokens dropped or repeated"}, related...)},
+			append([]string{"Row lengths", "Fair samples", "Tokens dropped or repeated"}, related...)},
 		"a row":           {documents(t, 1, "concat"), append([]string{"Fair samples"}, related...)},
-		"no two in a row": {documents(t, 0, "concat", "splice"), []string{"Which rows", "Fair samples"}},
-		"a mixture":       {mixed(t, 3, 2000, "concat", "bfd"), []string{"Shares of the sources", "Fair samples"}},
-		"one source":      {mixed(t, 1, 2000, "concat", "bfd"), []string{"Shares of the sources", "Fair samples"}},
-		"many sources":    {mixed(t, 40, 200, "concat"), []string{"Shares of the sources", "Fair samples"}},
+		"no two in a row": {documents(t, 0, "concat", "splice"), []string{"Row lengths", "Fair samples"}},
+		"a mixture":       {mixed(t, 3, 2000, "concat", "bfd"), []string{"Shares of sources", "Fair samples"}},
+		"one source":      {mixed(t, 1, 2000, "concat", "bfd"), []string{"Shares of sources", "Fair samples"}},
+		"many sources":    {mixed(t, 40, 200, "concat"), []string{"Shares of sources", "Fair samples"}},
 		"a short mixture": {mixed(t, 2, 3, "concat"), nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -192,7 +192,7 @@ func TestPage_WithoutResults(t *testing.T) {
 	r := compared(t, nil, []int{8})
 	r.Skipped = append(r.Skipped, report.SkippedMethod{Method: "bfd", Reason: hostile})
 	p := openPage(t, browsertest.Chromium(t), r, browsertest.Usual)
-	p.Says("main", "No method packs into these rows", "Left out: bfd: </script>")
+	p.Says("main", "No method packs into these rows", "Skipped: bfd: </script>")
 	if n := browsertest.Eval[int](p, `document.querySelectorAll(".chart, table").length`); n != 0 {
 		t.Errorf("%d figures and tables of nothing", n)
 	}
@@ -209,7 +209,7 @@ func TestPage_HostileNames(t *testing.T) {
 	p := openPage(t, browsertest.Chromium(t), r, browsertest.Light(420, 900))
 	shown := strings.ReplaceAll(hostile, "\u2028", " ")
 	p.Says("#sources .legend", shown)
-	p.Says("main", "Lengths from "+shown, "Made with "+shown)
+	p.Says("main", "Lengths from "+shown, "Created with "+shown)
 	if browsertest.Eval[bool](p, `"hacked" in window || document.scripts.length !== 2 || document.images.length > 0`) {
 		t.Error("a name became a part of the page")
 	}

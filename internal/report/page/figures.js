@@ -1,4 +1,4 @@
-// The figures of a comparison. Each is {id, title, about, kind, data}; those that would show nothing are left out.
+// The plots of a comparison, each as {id, title, about, kind, data}. Plots without data are omitted.
 import { count, percent, percentTick, short } from "./format.js";
 import { lengths } from "./lengths.js";
 import { box, dot, line, perMethod, quantileLegend, quantiles } from "./methods.js";
@@ -7,7 +7,7 @@ import { counts, zipf } from "./related.js";
 import { scale, scaleFromZero, ticks } from "./scale.js";
 import { rows, samples, sources } from "./shares.js";
 
-// figures returns those of a report, in the order in which they are shown.
+// figures returns the plots of a report in display order.
 export function figures(report) {
   if (!report.results?.length || !report.lengths.documents) return [];
   return [lengths, sources, padding, split, lost, documents, rows, ages, samples, attention, speed, zipf, counts]
@@ -20,7 +20,7 @@ const padding = (report) =>
     report,
     "padding",
     "Padding",
-    "Slots that hold no token, each of them computed for nothing. Logarithmic.",
+    "Share of slots without a token. A padding slot costs as much as a token. Logarithmic scale.",
     (r) => r.padding_ratio,
   );
 
@@ -29,8 +29,8 @@ const split = (report) =>
     report,
     "split",
     "Documents split",
-    `Documents cut into several pieces; ${percent(report.lengths.longer)} are longer than the longest row. ` +
-      "Logarithmic.",
+    `Share of documents cut into several pieces. ${percent(report.lengths.longer)} of the documents are longer than ` +
+      "the longest row. Logarithmic scale.",
     (r) => r.truncation_ratio,
   );
 
@@ -42,28 +42,28 @@ function lost(report) {
       report,
       "lost",
       "Tokens dropped or repeated",
-      "What a method leaves out or trains on twice on purpose. Logarithmic.",
+      "Share of tokens that a method omits, or trains on twice, by design. Logarithmic scale.",
       value,
     )
   );
 }
 
-// lollipops shows shares, which lie decades apart.
+// lollipops returns a plot of shares on a logarithmic axis.
 function lollipops(report, id, title, about, value) {
   const all = report.results.map(value);
   const low = 10 ** Math.floor(Math.log10(Math.min(...all.filter((v) => v > 0), 0.01) * 1.0000001));
   const high = Math.max(...all, 10 * low);
-  const place = scaleFromZero(low, high);
+  const position = scaleFromZero(low, high);
   return perMethod(report, report.results, {
     id,
     title,
     about,
     data: {
-      place,
+      position,
       ticks: [0, ...decades(low, high)],
       tickText: percentTick,
       number: (r) => percent(value(r)),
-      paint: (r, y) => [line(0, place(value(r)), y), dot(place(value(r)), y)],
+      paint: (r, y) => [line(0, position(value(r)), y), dot(position(value(r)), y)],
       table: [["Share", (r) => percent(value(r))]],
     },
   });
@@ -73,9 +73,9 @@ const documents = (report) =>
   bars(
     report,
     "documents",
-    "Documents a row",
-    "Documents that share a row in the mean. The more there are, the more of an unmasked attention goes between " +
-      "strangers.",
+    "Documents per row",
+    "Mean number of documents per row. The higher it is, the larger the part of unmasked attention between " +
+      "unrelated documents.",
     (r) => r.concatenation_ratio,
     hundredths,
   );
@@ -85,7 +85,7 @@ const speed = (report) =>
     report,
     "speed",
     "Speed",
-    "Documents packed a second on one core of the machine that made this page.",
+    "Documents packed per second on one core of the machine that created this report.",
     (r) => r.documents_per_second,
     short,
   );
@@ -97,7 +97,7 @@ function bars(report, id, title, about, value, text) {
     title,
     about,
     data: {
-      place: (v) => v / most,
+      position: (v) => v / most,
       ticks: ticks(0, most, 5),
       tickText: round,
       number: (r) => text(value(r)),
@@ -109,27 +109,27 @@ function bars(report, id, title, about, value, text) {
 
 function ages(report) {
   const most = Math.max(...report.results.map((r) => r.age_max), 10);
-  const place = scaleFromZero(1, most);
+  const position = scaleFromZero(1, most);
   const age = (r, q) => r.ages.find((a) => a.share === q).age;
   const paint = (r, y) => {
-    const at = (q) => place(age(r, q));
+    const at = (q) => position(age(r, q));
     return [line(at(0), at(1), y), line(at(1), at(1), y, { y1: y - 6, y2: y + 6 }), ...quantiles(at, y)];
   };
   return perMethod(report, report.results, {
     id: "ages",
-    title: "How long documents wait",
+    title: "Document age",
     about:
-      "Documents that arrive between a document's arrival and its last token's emission. At the right: " +
-      "median / oldest. Logarithmic.",
+      "Documents that arrive between a document's arrival and the emission of its last token. At the right: " +
+      "median / maximum. Logarithmic scale.",
     data: {
-      place,
+      position,
       ticks: [0, ...decades(1, most)],
       tickText: round,
       paint,
       number: (r) => `${count(r.age_median)} / ${count(r.age_max)}`,
       legend: [...quantileLegend("documents"), { name: "all", kind: "stroke" }],
       table: report.results[0].ages.map((a) => [
-        a.share === 1 ? "Oldest" : `${percentTick(a.share)} up to`,
+        a.share === 1 ? "Maximum" : `${percentTick(a.share)} up to`,
         (r) => count(age(r, a.share)),
       ]),
     },
@@ -142,33 +142,33 @@ function attention(report) {
   const high = Math.max(...report.results.map(dense), 2);
   let low = 2 ** Math.floor(Math.log2(Math.min(...report.results.map(masked).filter((v) => v > 0))));
   if (!(low < high)) low = high / 2;
-  const place = scale(low, high, 0, 1, true);
+  const position = scale(low, high, 0, 1, true);
   return perMethod(report, report.results, {
     id: "attention",
     title: "Attention",
     about:
-      "Tokens that a token attends to, in the mean: what attention costs. At the right: the masked cost as a share " +
-      "of the unmasked one. Logarithmic.",
+      "Mean number of tokens that a token attends to, which is the cost of attention. At the right: the masked cost " +
+      "as a share of the unmasked cost. Logarithmic scale.",
     data: {
-      place,
+      position,
       ticks: doublings(low, high),
       tickText: inTokens,
       number: (r) => percent(share(r.attention_cost, r.attention_cost_unmasked)),
       paint: (r, y) =>
         r.tokens
           ? [
-              line(place(masked(r)), place(dense(r)), y, { class: "span" }),
-              dot(place(dense(r)), y, { class: "ring" }),
-              dot(place(masked(r)), y),
+              line(position(masked(r)), position(dense(r)), y, { class: "span" }),
+              dot(position(dense(r)), y, { class: "ring" }),
+              dot(position(masked(r)), y),
             ]
           : [],
       legend: [
-        { name: "with the document mask", kind: "ball gray" },
+        { name: "with a document mask", kind: "ball gray" },
         { name: "without a mask", kind: "ball ring" },
       ],
       table: [
-        ["With the mask", (r) => short(masked(r))],
-        ["Without", (r) => short(dense(r))],
+        ["With a mask", (r) => short(masked(r))],
+        ["Without a mask", (r) => short(dense(r))],
       ],
     },
   });

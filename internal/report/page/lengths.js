@@ -1,11 +1,11 @@
-// The lengths of the documents, with those of the rows.
+// The plot of document lengths, with marks at the row lengths.
 import { count, percent } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { decades, doublings, inTokens, round, share } from "./numbers.js";
 
 export function lengths({ lengths: d, rows }) {
   let [low, high] = [d.histogram[0].from, d.histogram.at(-1).to];
-  if (high < 8 * low) [low, high] = [low / 3, high * 3]; // lengths that are all alike need an axis too
+  if (high < 8 * low) [low, high] = [low / 3, high * 3]; // nearly equal lengths need a range
   low = Math.max(0.8, Math.min(low, 0.9 * rows[0]));
   high = Math.max(high, 1.1 * rows.at(-1));
   const tens = decades(low, high);
@@ -22,9 +22,10 @@ export function lengths({ lengths: d, rows }) {
     .filter((b) => b.documents || b.to - b.from >= 1);
   return {
     id: "lengths",
-    title: "Your documents",
+    title: "Document lengths",
     about:
-      "Lengths in tokens. Dotted lines are row lengths: documents beyond the last one must be split by every method.",
+      "Lengths in tokens. Dotted lines mark row lengths. Every method must split documents longer than the longest " +
+      "row.",
     kind: Histogram,
     data: {
       height: 250,
@@ -40,12 +41,12 @@ export function lengths({ lengths: d, rows }) {
       ],
       label:
         `Document lengths: median ${count(d.median)} tokens, 99 % up to ${count(d.p99)}, longest ${count(d.max)}. ` +
-        "The table behind has each.",
+        "The table contains all values.",
       columns: [
         ["Documents", (b) => count(b.documents)],
-        ["Share", (b) => percent(b.share)],
+        ["Share of documents", (b) => percent(b.share)],
         ["Tokens", (b) => count(b.tokens)],
-        ["Share", (b) => percent(b.line)],
+        ["Share of tokens", (b) => percent(b.line)],
       ],
     },
   };

@@ -1,8 +1,8 @@
-// The report of compare: draws the figures of the JSON in this page.
+// Entry point of the report of compare. Draws the plots from the JSON in the page.
 import { byId } from "./dom.js";
 import { figures } from "./figures.js";
 
-const printed = 320; // pixels of a drawing on paper: two columns of a page of A4
+const printWidth = 320; // pixels of a plot on paper, for two columns on A4
 
 const drawn = figures(JSON.parse(byId("report").textContent)).map(({ id, title, about, kind, data }, i) => {
   const figure = new kind(id, title, about, "h2");
@@ -10,6 +10,6 @@ const drawn = figures(JSON.parse(byId("report").textContent)).map(({ id, title, 
   figure.draw(data);
   return figure;
 });
-addEventListener("beforeprint", () => drawn.forEach((f) => f.resize(printed)));
+addEventListener("beforeprint", () => drawn.forEach((f) => f.resize(printWidth)));
 addEventListener("afterprint", () => drawn.forEach((f) => f.resize()));
 document.documentElement.dataset.figures = drawn.length;

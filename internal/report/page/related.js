@@ -1,4 +1,4 @@
-// Figures about the documents that share a row.
+// Plots of the relatedness of documents within rows.
 import { Chart } from "./chart.js";
 import { count, percentTick } from "./format.js";
 import { perMethod, quantileLegend, quantiles } from "./methods.js";
@@ -9,27 +9,27 @@ const related = (report) => report.results.filter((r) => r.related?.rows > 0 && 
 const burstiest = (results) =>
   results.reduce((a, b) => (b.related.zipf_mle.mean < a.related.zipf_mle.mean ? b : a)).method;
 
-// zipf shows the exponents of single rows.
+// zipf returns the plot of the Zipf exponents of single rows.
 export function zipf(report) {
   const results = related(report);
   if (!results.length) return null;
   const value = (r, q) => r.zipf_quantiles.find((z) => z.share === q).exponent;
   const low = Math.floor(20 * Math.min(...results.map((r) => value(r, 0.05)))) / 20;
   const high = Math.ceil(20 * Math.max(...results.map((r) => value(r, 0.95))) + 0.01) / 20;
-  const place = scale(low, high, 0, 1);
+  const position = scale(low, high, 0, 1);
   return perMethod(report, results, {
     id: "zipf",
     title: "Burstiness of rows",
     about:
-      "Zipf's exponent of the token counts of single rows; lower is burstier: what a row speaks of comes again in " +
-      "it. At the right: the mean.",
+      "Zipf exponent of the token counts of single rows. In a row with a lower exponent, tokens recur more often. " +
+      "At the right: mean.",
     data: {
       best: burstiest(results),
-      place,
+      position,
       ticks: ticks(low, high, 12),
       tickText: (v) => v.toFixed(2),
       number: (r) => thousandths(r.related.zipf_mle.mean),
-      paint: (r, y) => quantiles((q) => place(value(r, q)), y),
+      paint: (r, y) => quantiles((q) => position(value(r, q)), y),
       legend: quantileLegend("rows"),
       table: results[0].zipf_quantiles.map((z) => [
         `${percentTick(z.share)} up to`,
@@ -39,14 +39,14 @@ export function zipf(report) {
   });
 }
 
-// counts shows which share of a row's distinct tokens occur so often in it or more. A power law is a line; the flatter
-// it is, the burstier are the rows.
+// counts returns the plot of the share of a row's distinct tokens that occur at least n times in it. A power law is a
+// straight line; a flatter line means burstier rows.
 export function counts(report) {
   const results = related(report);
   if (!results.length) return null;
   const best = burstiest(results);
   const x = [...new Set(results.flatMap((r) => r.token_counts.map((c) => c.count)))].sort((a, b) => a - b);
-  // The burstiest lies on the others.
+  // The burstiest method is drawn last, on top of the others.
   const order = [...results].sort((a, b) => (a.method === best) - (b.method === best));
   const series = order.map((r) => ({
     name: r.method,
@@ -55,10 +55,10 @@ export function counts(report) {
   }));
   return {
     id: "counts",
-    title: "Tokens that come again",
+    title: "Recurring tokens",
     about:
-      "Share of a row's distinct tokens that come so often in it or more, in the mean. The flatter, the burstier. " +
-      "Logarithmic.",
+      "Mean share of a row's distinct tokens that occur at least this often in it. A flatter line means burstier " +
+      "rows. Logarithmic scale.",
     kind: Chart,
     data: {
       x: x.length > 1 ? x : [...x, 2],
@@ -71,7 +71,7 @@ export function counts(report) {
       series,
       legend: [
         { name: best, color: "best", kind: "stroke thick" },
-        ...(results.length > 1 ? [{ name: "the others", color: "other", kind: "stroke" }] : []),
+        ...(results.length > 1 ? [{ name: "other methods", color: "other", kind: "stroke" }] : []),
       ],
     },
   };

@@ -1,16 +1,16 @@
-// Figures of shares: of the sources, and of short documents along the run; of the slots in rows of each length.
+// Plots of shares: sources and short documents over the run, and slots by row length.
 import { svg } from "./dom.js";
 import { count, percent } from "./format.js";
 import { box, curves, percents, perMethod, points, unit } from "./methods.js";
 import { inTokens, share } from "./numbers.js";
 import { onRamp, ramp } from "./ramp.js";
 
-// sources shows for each method the shares of all sources along its run, stacked, and where the targets lie.
+// sources returns the plot of all sources' shares over the run of each method, stacked, with their targets.
 export function sources(report) {
   const names = Object.keys(report.results[0].sources ?? {});
   const results = report.results.filter((r) => names.length && names.every((n) => r.sources[n].shares?.length));
   if (!results.length) return null;
-  const few = names.length <= 8; // of more, lines of targets would hide the shares
+  const few = names.length <= 8; // more target lines would hide the shares
   const targeted = ", and its target in the same twentieth";
   const parts = results[0].sources[names[0]].shares.length;
   const stairs = (values) =>
@@ -45,10 +45,10 @@ export function sources(report) {
   };
   return perMethod(report, results, {
     id: "sources",
-    title: "Shares of the sources",
+    title: "Shares of sources",
     about:
-      `Share of the tokens of each source in each twentieth of the run, in order of emission${few ? targeted : ""}. ` +
-      "At the right: how far the worst is off its target.",
+      `Each source's share of the tokens in each twentieth of the run, in order of emission${few ? targeted : ""}. ` +
+      "At the right: the largest deviation from a target.",
     data: {
       ...unit,
       each: 64,
@@ -60,13 +60,13 @@ export function sources(report) {
       ],
       table: names.flatMap((n) => [
         [n, (r) => percent(r.sources[n].share)],
-        ["Off", (r) => percent(r.sources[n].deviation)],
+        ["Deviation", (r) => percent(r.sources[n].deviation)],
       ]),
     },
   });
 }
 
-// rows shows which rows the slots lie in, for methods with several lengths of rows.
+// rows returns the plot of slots by row length, for methods with several row lengths.
 export function rows(report) {
   const results = report.results.filter((r) => r.buckets.length > 1);
   if (!results.length) return null;
@@ -98,8 +98,8 @@ export function rows(report) {
   };
   return perMethod(report, results, {
     id: "rows",
-    title: "Which rows",
-    about: "Share of the slots that lies in rows of each length, for methods with several.",
+    title: "Row lengths",
+    about: "Share of the slots in rows of each length, for methods with several row lengths.",
     data: {
       ...unit,
       paint,
@@ -110,13 +110,13 @@ export function rows(report) {
   });
 }
 
-const band = 0.1; // a deviation that passes for a fair sample
+const band = 0.1; // largest deviation of a fair sample
 
-// samples shows for each method how the share of short documents goes up and down along its run.
+// samples returns the plot of the share of short documents over the run of each method.
 export function samples(report) {
   const results = report.results.filter((r) => r.sample);
   if (!results.length) return null;
-  // What is off by more than the whole share is drawn as far as that.
+  // Deviations above 100 % are drawn as 100 %.
   const most = Math.min(Math.max(...results.map((r) => r.sample.deviation), 2 * band), 1);
   const off = (v) => 0.5 - Math.min(Math.max(v, -most), most) / most / 2;
   const paint = ({ sample: { shares, share: whole } }, y) => [
@@ -142,16 +142,16 @@ export function samples(report) {
     id: "samples",
     title: "Fair samples",
     about:
-      `In each twentieth of the run the share of tokens that are of documents shorter than ${count(below)}, against ` +
-      `the whole run's, ${percent(whole)}. All on one scale. At the right: the largest deviation.`,
+      `Share of tokens from documents shorter than ${count(below)} in each twentieth of the run, compared with the ` +
+      `whole run (${percent(whole)}). All methods share one scale. At the right: the largest deviation.`,
     data: {
       ...unit,
       each: 34,
       paint,
       number: (r) => percent(r.sample.deviation),
       legend: [
-        { name: "the whole run's share", kind: "stroke whole" },
-        { name: "10 % more or less of it", kind: "band" },
+        { name: "share in the whole run", kind: "stroke whole" },
+        { name: "± 10 %", kind: "band" },
       ],
       table: [
         ["Largest deviation", (r) => percent(r.sample.deviation)],
