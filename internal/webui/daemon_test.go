@@ -42,14 +42,14 @@ func TestDaemon_PageOfTwoSources(t *testing.T) {
 	if err := json.Unmarshal([]byte(body), &now); err != nil {
 		t.Fatal(err)
 	}
-	p.Says("#top", now.Run, "4 ranks read")
-	p.Says("#jobs", "4 ranks", "Rank 3 holds the others up", "3 of 4")
+	p.Says("#top", now.Run, "4 ranks reading")
+	p.Says("#jobs", "4 ranks", "Rank 3 holds the others", "3 of 4")
 	p.Says("#flow", "Published", "Planned ahead", "Committed")
 	p.Says("#sources", "web", "70.0 %", "math", "30.0 %")
 	p.Says("#sources", "documents undecodable")
 	p.Until(`document.querySelectorAll("#dead li li").length > 0`)
 	p.Says("#dead-section", "could not be decoded", "INVALID_JSON", "Document math/")
-	p.Until(`document.querySelector("#daemons").textContent.includes("leads, term")`)
+	p.Until(`document.querySelector("#daemons").textContent.includes("leader, term")`)
 	p.Says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
 	p.Until(`document.querySelectorAll("#events > li").length > 0`)
 	p.Until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
@@ -68,7 +68,7 @@ func TestDaemon_PageOfTwoSources(t *testing.T) {
 
 	p.Click("#action-seal")
 	p.Click("dialog button.do")
-	p.Until(`document.querySelector("#acted").textContent.includes("recorded behind document")`)
+	p.Until(`document.querySelector("#acted").textContent.includes("recorded after document")`)
 	release()
 	for range 4 {
 		if err := <-finished; err != nil {
@@ -86,8 +86,8 @@ func TestDaemon_PageOfOneStream(t *testing.T) {
 	p := browsertest.Open(t, browsertest.Chromium(t), d.PageURL(), browsertest.Usual)
 	ready(p)
 	p.Says("#top", "Waiting", "0 steps planned")
-	p.Says("#ranks-section", "No rank reads")
-	p.Says("#dead-section", "There are none")
+	p.Says("#ranks-section", "No rank is reading")
+	p.Says("#dead-section", "No dead letters")
 	publishBoth(t, d.Store(), 200)
 	finished := make(chan error, 1)
 	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()
@@ -108,7 +108,7 @@ func TestDaemon_PageOfOneStream(t *testing.T) {
 	p.Until(`document.querySelectorAll(".row").length === 8`)
 	p.Click(".piece")
 	p.Until(`document.querySelectorAll(".token").length > 5`)
-	p.Says(".about-piece", "before its step was planned, published")
+	p.Says(".about-piece", "when its step was planned, published")
 }
 
 // twoSources starts a daemon whose run has two sources.

@@ -152,7 +152,7 @@ func madeUp(n uint64) api.Status {
 	return api.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711",
 		Version: "0.20.0",
-		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind",
+		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others (40 steps behind)",
 			Reason: fault.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.",
 			Advice: "look at rank 3 of job train at 10.0.0.13; planning continues when it reads on",

@@ -38,49 +38,49 @@ func TestPage_ShowsEverySection(t *testing.T) {
 	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual, "404")
 	ready(p)
 
-	p.Says("#top", "Waiting", "Rank 3 of 4 holds the others up: 40 steps behind",
+	p.Says("#top", "Waiting", "Rank 3 of 4 holds the others (40 steps behind)",
 		"What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "steps sent", "steps consumed",
 		"7,100 steps committed",
-		"≈ 21,400 steps in all", "90 min until the end", "4 ranks read", "20 MiB/s sent to ranks", "0.31 % padding",
+		"≈ 21,400 steps in total", "90 min until the end", "4 ranks reading", "20 MiB/s sent to ranks", "0.31 % padding",
 		"12.7 % documents split")
 	p.Says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min",
-		"Published 812k of 990k documents taken by the run", "Tokenized 61 MiB of 64 MiB", "Pool 4,000 of 4,096 pieces",
-		"Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
+		"Published 812k of 990k documents accepted by the planner", "Tokenized 61 MiB of 64 MiB",
+		"Pool 4,000 of 4,096 pieces", "Shuffle window 1,020 of 1,024 atoms", "Bucket queues 88 of 320 rows",
 		"Planned ahead 64 of 64 steps beyond", "9.6 steps/s", "Committed 7,100 of")
 	if limiting := browsertest.Eval[string](p,
 		`[...document.querySelectorAll(".stage[data-limits]")].map((x) => x.innerText).join("|")`); !strings.Contains(
-		limiting, "Read") || !strings.Contains(limiting, "Holds the others up") || strings.Contains(limiting, "|") {
+		limiting, "Read") || !strings.Contains(limiting, "Blocks the run") || strings.Contains(limiting, "|") {
 		t.Errorf("what limits: %q", limiting)
 	}
 	p.Says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable",
 		"math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
-	p.Says("#jobs", "Job train: 4 ranks, the first has consumed", "Rank 3 holds the others up: 40 steps behind", "3 of 4",
-		"40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
+	p.Says("#jobs", "Job train: 4 ranks, the most advanced has consumed", "Rank 3 holds the others (40 steps behind)",
+		"3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
 	if first := p.Text(".job tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
 	p.Says("#commits", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
 	p.Says("#skipped-section", "undecodable 15 undecodable see the dead letters",
 		"masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
-	p.Says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8",
+	p.Says("#dead-section", "15 documents could not be decoded", "1 more not stored yet", "12 not UTF-8",
 		"3 token out of range", "Document web/599870", "byte 0xff", "<script>alert(1)</script>")
 	p.Says("#events", "source math has had nothing new for 10 s What to do: look at the producer of math",
 		"gpu-01.4711 leads, term 3")
-	p.Says("#daemons", "gpu-01.4711 (this page) leads, term 3 2", "gpu-02.812 follows", "gpu-03.90 follows 0", "12 s ago",
-		"0.19.2", "grpc://gpu-02:8815")
+	p.Says("#daemons", "gpu-01.4711 (this page) leader, term 3 2", "gpu-02.812 follower", "gpu-03.90 follower 0",
+		"12 s ago", "0.19.2", "grpc://gpu-02:8815")
 	p.Says("#actions", "Flush", "Seal", "Change the weights", "Store a checkpoint", "cannot be undone")
 	if links := browsertest.Eval[string](p,
 		`[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
 		t.Errorf("links to daemons: %s", links)
 	}
-	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and parts", "Lengths by step",
-		"Lengths of the whole run", "Speed", "Waiting", "Split and related", "Steps that wait")
+	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and continued spans",
+		"Lengths by step", "Lengths of the whole run", "Speed", "Waiting", "Split and related", "Pending steps")
 	if cut := browsertest.Eval[[]string](p, cutLabels); len(cut) > 0 {
 		t.Errorf("labels of charts are cut off: %q", cut)
 	}
 	if label := browsertest.Eval[string](p,
 		`document.querySelector("#chart-age svg").getAttribute("aria-label")`); !strings.Contains(label,
-		"oldest that waits") || strings.Contains(label, "oldest in the step") {
+		"oldest buffered") || strings.Contains(label, "oldest in the step") {
 		t.Errorf("a run with several sources shows ages so: %s", label)
 	}
 
@@ -110,7 +110,7 @@ func TestPage_ShowsEverySection(t *testing.T) {
 			f.past = api.History{Run: "demo", Buckets: []int{1024}, Steps: api.StepSeries{Buckets: [][]uint64{nil},
 				Sources: [][]int64{nil}}, RecentSteps: api.StepSeries{Buckets: [][]uint64{nil}}}
 		})
-		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
+		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "No data yet"`)
 		if note := browsertest.Eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
 			t.Errorf("before it was %q; the note shows %s", before, p.Text("#history-note"))
 		}
@@ -127,8 +127,8 @@ func TestPage_ShowsEverySection(t *testing.T) {
 		})
 		p.Until(`document.querySelector("#health").textContent === "Failing"`)
 		p.Says("#announce", "Failing: The NATS server is out of reach")
-		p.Says("#ranks-section", "No rank reads at this moment", "No trainer has committed")
-		p.Says("#dead-section", "There are none")
+		p.Says("#ranks-section", "No rank is reading", "No job has committed")
+		p.Says("#dead-section", "No dead letters")
 		if shown := browsertest.Eval[bool](p,
 			`!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#action-mix"))`); shown {
 			t.Error("a run with one stream has a section of sources, or an action to mix them")
@@ -152,7 +152,7 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 		}
 	}
 	p.Run(`document.querySelectorAll(".row")[15].querySelector(".piece").focus()`)
-	p.Says(".about-piece", "Row 15:", "#7, from token 3", "Id inner", "In its message document 7, from 0", "With a loss",
+	p.Says(".about-piece", "Row 15:", "#7, from token 3", "Id inner", "Index in message 7", "Tokens with loss",
 		"Weight 0.5", `Meta {"lang":"de"}`)
 	p.Run(`document.querySelector(".piece").focus()`)
 	p.Says(".about-piece", "Row 0:", "Source", "Id crawl-5", "Path web/part-", "published 3 h ago")
@@ -225,7 +225,7 @@ func TestPage_FitsWindowAndIsAccessible(t *testing.T) {
 		f.set(func(f *fake) { f.change = manyRanks })
 		p := browsertest.Open(t, browser, s.URL, browsertest.Light(420, 900))
 		ready(p)
-		p.Says("#jobs", "Job train: 256 ranks", "Rank 77 holds the others up: 90 steps behind", "Show all 256 ranks")
+		p.Says("#jobs", "Job train: 256 ranks", "Rank 77 holds the others (90 steps behind)", "Show all 256 ranks")
 		if n := browsertest.Eval[int](p, `document.querySelectorAll(".cell").length`); n != 256 {
 			t.Errorf("%d ranks in the strip", n)
 		}
@@ -274,7 +274,7 @@ func TestPage_MissingRank(t *testing.T) {
 	ready(p)
 	p.Says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`,
 		"absent, 20 s", "1 ✕")
-	p.Says("#top", "3 of 4 ranks read")
+	p.Says("#top", "3 of 4 ranks reading")
 	p.Until(
 		`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
@@ -316,7 +316,7 @@ func TestPage_ShowsActionsByRole(t *testing.T) {
 	t.Run("read", func(t *testing.T) {
 		p := browsertest.Open(t, browser, s.URL, browsertest.Usual, "401")
 		p.Until(`document.activeElement?.id === "token-input"`)
-		p.Says("#token", "This daemon asks who you are")
+		p.Says("#token", "Authentication required")
 		give(p, "guess")
 		p.Until(`document.querySelector("#token .problem")?.textContent.includes("bearer token")`)
 		give(p, "read")
@@ -348,7 +348,7 @@ func TestPage_ShowsActionsByRole(t *testing.T) {
 		}
 		p.Click("#action-flush")
 		p.Click("dialog button.do")
-		p.Until(`document.querySelector("#acted").textContent.includes("recorded behind document 99,120")`)
+		p.Until(`document.querySelector("#acted").textContent.includes("recorded after document 99,120")`)
 		if n, _ := f.took("flush"); n != 1 {
 			t.Errorf("flushed %d times", n)
 		}
@@ -364,7 +364,7 @@ func TestPage_ShowsActionsByRole(t *testing.T) {
 			`document.querySelector("#weight-0").value = 1; document.querySelector("#weight-1").value = 3; document.querySelector("#weight-1").dispatchEvent(new Event("input"))`)
 		p.Says("dialog", "75.0 %")
 		p.Click("dialog button.do")
-		p.Until(`document.querySelector("#acted").textContent.includes("in force from step 7,300")`)
+		p.Until(`document.querySelector("#acted").textContent.includes("takes effect at step 7,300")`)
 		var mixed struct{ Weights map[string]float64 }
 		if _, body := f.took("mix"); json.Unmarshal([]byte(body), &mixed) != nil || mixed.Weights["web"] != 1 ||
 			mixed.Weights["math"] != 3 {
@@ -465,9 +465,9 @@ func TestPage_Reconnects(t *testing.T) {
 	ready(p)
 	stop()
 	p.Until(
-		`!document.querySelector("#away").hidden && document.querySelector("#away").textContent.includes("The figures are of")`)
+		`!document.querySelector("#away").hidden && document.querySelector("#away").textContent.includes("The values are from")`)
 	before := browsertest.Eval[string](p, `document.querySelector("#away").textContent`)
-	if !strings.Contains(before, "goes on by itself") {
+	if !strings.Contains(before, "reconnects automatically") {
 		t.Error(before)
 	}
 	updates := browsertest.Eval[int](p, `Number(document.documentElement.dataset.updates)`)

@@ -1,9 +1,9 @@
-// What the page hears from its daemon, and asks it. Events come by fetch and not by EventSource, which sends no token.
+// Requests to the daemon and its event stream. Events are read with fetch because EventSource cannot send a token.
 
 const key = "loaderd-token";
-const first = 1000; // milliseconds until it is tried again, and at most
-const longest = 5000;
-const silence = 10000; // without an event the connection is lost
+const minRetryDelay = 1000; // milliseconds
+const maxRetryDelay = 5000;
+const eventTimeout = 10000; // without data for this long, the connection counts as lost
 
 export const token = {
   get: () => sessionStorage.getItem(key),
@@ -11,22 +11,23 @@ export const token = {
   forget: () => sessionStorage.removeItem(key),
 };
 
-// login exchanges the code of the page's link for a token. The code leaves the address at once: it opens the page once.
+// login exchanges the code in the page's link for a token. It removes the code from the address first, because a code
+// works only once.
 export async function login() {
   const code = new URLSearchParams(location.hash.slice(1)).get("login");
   if (!code) return;
   history.replaceState(null, "", location.pathname + location.search);
   try {
     token.set((await post("api/login", { code })).token);
-  } catch { // the page asks for a token then
+  } catch { // the page then prompts for a token
   }
 }
 
-addEventListener("hashchange", () => { // the link was opened in this tab
+addEventListener("hashchange", () => { // a login link was opened in this tab
   if (location.hash.startsWith("#login=")) location.reload();
 });
 
-// Problem is an error that the daemon answered with, or that there was no answer.
+// Problem is an error that the daemon returned, or a missing response (status 0).
 export class Problem extends Error {
   constructor(status, { reason = "", message = "", do: advice = "" }) {
     super(message);
@@ -46,21 +47,21 @@ async function request(path, options = {}) {
   try {
     answer = await fetch(path, { cache: "no-store", credentials: "same-origin", ...options, headers: { ...headers(), ...options.headers } });
   } catch {
-    throw new Problem(0, { message: "The daemon cannot be reached.", do: "Look whether it runs, and at the way to it." });
+    throw new Problem(0, { message: "The daemon cannot be reached.", do: "Check that it is running and that this browser can connect to it." });
   }
   if (answer.ok) return answer;
-  const said = await answer.json().catch(() => ({ message: `The daemon answered ${answer.status}.` }));
-  throw new Problem(answer.status, said);
+  const error = await answer.json().catch(() => ({ message: `The daemon returned status ${answer.status}.` }));
+  throw new Problem(answer.status, error);
 }
 
-// get asks for a document; query has the values of keys that are not empty.
+// get requests a JSON document. Empty values of query are omitted.
 export async function get(path, query = {}) {
   const values = new URLSearchParams(Object.entries(query).filter(([, v]) => v !== "" && v !== null && v !== undefined));
   const answer = await request(values.size ? `${path}?${values}` : path);
   return answer.json();
 }
 
-// act asks for an action.
+// act requests an action.
 export async function act(name, body = {}) {
   return post(`api/action/${name}`, body);
 }
@@ -72,50 +73,52 @@ async function post(path, body) {
 
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
-// follow hears events for ever: status(document) for each; away(problem) when they do not come; denied(problem) returns a promise of another token.
-export async function follow({ status, away, denied }) {
-  let wait = first;
+// follow reads the event stream and reconnects forever. It calls onStatus(status) for each event and
+// onDisconnect(problem) when the connection is lost. onDenied(problem) returns a promise that resolves when a new token
+// is set.
+export async function follow({ onStatus, onDisconnect, onDenied }) {
+  let delay = minRetryDelay;
   for (;;) {
     const abort = new AbortController();
     let timer;
-    const listen = () => {
+    const restartTimer = () => {
       clearTimeout(timer);
-      timer = setTimeout(() => abort.abort(), silence);
+      timer = setTimeout(() => abort.abort(), eventTimeout);
     };
     try {
-      listen();
+      restartTimer();
       const answer = await request("api/events", { signal: abort.signal });
-      for await (const event of events(answer.body, listen)) {
-        wait = first;
-        if (event.name === "status") status(event.data);
+      for await (const event of events(answer.body, restartTimer)) {
+        delay = minRetryDelay;
+        if (event.name === "status") onStatus(event.data);
         else throw new Problem(event.data.reason === "INVALID_TOKEN" ? 401 : event.data.reason === "FORBIDDEN" ? 403 : 503, event.data);
       }
-      away(new Problem(0, { message: "The daemon has ended the connection." }));
+      onDisconnect(new Problem(0, { message: "The daemon closed the connection." }));
     } catch (e) {
       const problem = e instanceof Problem ? e : new Problem(0, { message: "The connection to the daemon was lost." });
       if (problem.status === 401 || problem.status === 403) {
         clearTimeout(timer);
-        await denied(problem);
+        await onDenied(problem);
         continue;
       }
-      away(problem);
+      onDisconnect(problem);
     } finally {
       clearTimeout(timer);
       abort.abort();
     }
-    await pause(wait);
-    wait = Math.min(wait * 1.5, longest);
+    await pause(delay);
+    delay = Math.min(delay * 1.5, maxRetryDelay);
   }
 }
 
-// events reads server-sent events.
-async function* events(body, heard) {
+// events yields the server-sent events of a response body. It calls onData for each chunk.
+async function* events(body, onData) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let text = "";
   for (;;) {
     const { value, done } = await reader.read();
     if (done) return;
-    heard();
+    onData();
     text += value;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const event = { name: "message", data: "" };

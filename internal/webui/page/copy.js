@@ -1,7 +1,7 @@
-// A command to copy.
+// A command line with a copy button.
 import { el, setText } from "./dom.js";
 
-// copyable returns {node, say(command)}.
+// copyable returns {node, setText(command)}.
 export function copyable() {
   const command = el("code");
   const note = el("span", { class: "small", role: "status" });
@@ -9,9 +9,9 @@ export function copyable() {
     try {
       await navigator.clipboard.writeText(command.textContent);
       setText(note, "Copied");
-    } catch { // browsers lend the clipboard to pages by TLS or from this machine alone
+    } catch { // browsers permit clipboard access only over TLS and from localhost
       getSelection().selectAllChildren(command);
-      setText(note, "Selected: copy it with the keyboard");
+      setText(note, "Selected. Copy it with the keyboard.");
     }
   };
   return {

@@ -1,14 +1,14 @@
-// The daemons of the run, and which of them leads.
-import { byId, el, setText, table } from "./dom.js";
+// The daemons of the run, with the leader and its term.
+import { byId, el, table } from "./dom.js";
 import { bytes, count, daemonName, duration } from "./format.js";
 
-const quiet = 5; // seconds of silence that are worth a look
+const lateHeartbeat = 5; // seconds without a heartbeat after which a row is highlighted
 
 let all;
 
 export function updateDaemons(s) {
   if (!all) {
-    all = table("Daemons", columns, (d) => d.name, (d) => (d.silent_seconds > quiet ? "waiting" : d.leads ? "best" : ""));
+    all = table("Daemons", columns, (d) => d.name, (d) => (d.silent_seconds > lateHeartbeat ? "waiting" : d.leads ? "best" : ""));
     byId("daemons").append(all.node);
   }
   all.update((s.daemons ?? []).map((d) => ({ ...d, here: d.name === s.daemon })));
@@ -16,15 +16,15 @@ export function updateDaemons(s) {
 
 const columns = [
   { name: "Daemon", left: true, cell: nameCell },
-  { name: "Leads", left: true, text: (d) => (d.leads ? `leads, term ${count(d.term ?? 0)}` : "follows") },
+  { name: "Role", left: true, text: (d) => (d.leads ? `leader, term ${count(d.term ?? 0)}` : "follower") },
   { name: "Ranks", text: (d) => count(d.ranks) },
   { name: "Sent", text: (d) => `${bytes(d.bytes)}/s` },
-  { name: "Heard", about: "when it was heard last", text: (d) => (d.here ? "answers" : `${duration(d.silent_seconds)} ago`) },
+  { name: "Last heartbeat", text: (d) => (d.here ? "connected" : `${duration(d.silent_seconds)} ago`) },
   { name: "Version", text: (d) => d.version ?? "", left: true },
   { name: "Flight", text: (d) => d.flight ?? "", left: true },
 ];
 
-// nameCell names a daemon and leads to its page. An address is followed only where it is one of the web.
+// nameCell fills the cell with a daemon's name and a link to its page. Only HTTP addresses become links.
 function nameCell(cell, d) {
   const web = /^https?:\/\//.test(d.http ?? "") && !d.here;
   const key = `${d.name} ${web ? d.http : ""} ${d.here}`;

@@ -1,11 +1,11 @@
-// Dead letters by reason, with the newest of each.
+// The dead-letter queue by reason, with the newest dead letters of each reason.
 import { byId, el, reconcile, setText } from "./dom.js";
 import { clock, count, documentName, plural } from "./format.js";
 
 export function updateDead(s) {
   const dead = s.dead_letters ?? { total: 0, waiting: 0, reasons: [] };
-  const waits = dead.waiting ? ` ${count(dead.waiting)} more wait to be stored.` : "";
-  setText(byId("dead-note"), (dead.total ? `${plural(dead.total, "document")} could not be decoded. loaderd dlq lists, shows and publishes them again.` : "There are none.") + waits);
+  const unstored = dead.waiting ? ` ${count(dead.waiting)} more not stored yet.` : "";
+  setText(byId("dead-note"), (dead.total ? `${plural(dead.total, "document")} could not be decoded. Use loaderd dlq to list, show and republish them.` : "No dead letters.") + unstored);
   const reasons = dead.reasons ?? [];
   const most = Math.max(...reasons.map((r) => r.letters), 1);
   reconcile(byId("dead"), reasons, (r) => r.reason, make, (row, r) => {

@@ -1,4 +1,4 @@
-// Events: what happened to the run, newest first, each with what to do about it.
+// The events of the run, newest first, each with advice.
 import { byId, el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 import { clock, count, daemonName } from "./format.js";
 
@@ -16,13 +16,13 @@ export function startEvents() {
 export function updateEvents(s) {
   latest = s;
   const all = s.events ?? [];
-  const times = new Map(); // several may be of one moment
-  const named = all.map((e) => {
+  const copies = new Map(); // events can be equal in time and text
+  const entries = all.map((e) => {
     const key = `${e.time} ${e.kind} ${e.text}`;
-    times.set(key, (times.get(key) ?? 0) + 1);
-    return { ...e, key: `${key} ${times.get(key)}` };
+    copies.set(key, (copies.get(key) ?? 0) + 1);
+    return { ...e, key: `${key} ${copies.get(key)}` };
   });
-  reconcile(byId("events"), open ? named : named.slice(0, few), (e) => e.key, make, () => {});
+  reconcile(byId("events"), open ? entries : entries.slice(0, few), (e) => e.key, make, () => {});
   const more = byId("events-more");
   setVisible(more, all.length > few);
   setText(more, open ? "Show the newest" : `Show all ${count(all.length)}`);

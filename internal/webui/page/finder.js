@@ -1,9 +1,9 @@
-// Which steps hold a document.
+// Finds the steps that contain a document.
 import { get } from "./connection.js";
 import { el, setAttribute, setText, setVisible } from "./dom.js";
 import { startInDocument, count, documentName, plural } from "./format.js";
 
-// Finder calls open(step, row) for the row that was chosen.
+// Finder calls open(step, row) for the selected row.
 export class Finder {
   constructor(open) {
     this.open = open;
@@ -15,14 +15,14 @@ export class Finder {
   }
 
   async find() {
-    const asked = this.input.value.trim();
-    if (!asked) return;
+    const query = this.input.value.trim();
+    if (!query) return;
     this.list.replaceChildren();
     setAttribute(this.note, "class", "small");
-    setText(this.note, `Looking for ${asked}`);
+    setText(this.note, `Searching for ${query}`);
     try {
-      const found = await this.look(asked);
-      setText(this.note, found.length ? `${asked} is in ${plural(found.length, "row")}:` : `No step holds ${asked} yet.`);
+      const found = await this.search(query);
+      setText(this.note, found.length ? `${query} is in ${plural(found.length, "row")}:` : `No planned step contains ${query}.`);
       this.list.append(...found.map((f) => el("li", {}, el("button", { type: "button", onclick: () => this.open(f.step, f.row) }, `Step ${count(f.step)}, row ${f.row}`),
         el("span", { class: "small" }, ` ${f.pieces.map((p) => `${plural(p.length, "token")} of ${documentName(p)} from ${count(startInDocument(p))}`).join(", ")}`))));
     } catch (problem) {
@@ -32,10 +32,10 @@ export class Finder {
     setVisible(this.list, this.list.childElementCount > 0);
   }
 
-  // look asks by the producer's id first; what looks like a sequence and is no id is asked for as one.
-  async look(asked) {
-    const [, source, sequence] = /^(?:(.+)\/)?(\d+)$/.exec(asked) ?? [];
-    const byId = await get("api/find", { id: asked });
+  // search looks up the producer's id first. If no document has this id, a number is looked up as a stream sequence.
+  async search(query) {
+    const [, source, sequence] = /^(?:(.+)\/)?(\d+)$/.exec(query) ?? [];
+    const byId = await get("api/find", { id: query });
     return byId.length || !sequence ? byId : get("api/find", { source, sequence });
   }
 }

@@ -1,26 +1,26 @@
-// The flow: a bar for each place where documents wait, from the producers to the trainers' checkpoints.
+// The flow: a bar for each buffer between the producers and the trainers' checkpoints.
 import { byId, el, reconcile, setAttribute, setText } from "./dom.js";
 import { bytes, duration, short } from "./format.js";
 
 const stages = {
   stored: ["Stored"],
-  published: ["Published", "taken by the run, of those that are stored"],
-  tokenized: ["Tokenized", "of documents that are fetched and not planned yet"],
-  pool: ["Pool", "that wait to be packed into rows"],
-  held: ["Held rows", "of finished rows, held back for short documents"],
-  window: ["Shuffle window", "that wait to be drawn"],
-  queues: ["Bucket queues", "that wait for their step to be full"],
-  ahead: ["Planned ahead", "beyond what ranks asked for"],
-  read: ["Read", "that all ranks have, of those planned"],
-  committed: ["Committed", "covered by the checkpoints of all committing jobs, of the planned steps"],
+  published: ["Published", "accepted by the planner, of those stored"],
+  tokenized: ["Tokenized", "of fetched documents that are not planned yet"],
+  pool: ["Pool", "buffered for packing"],
+  held: ["Holdback", "of finished rows, held back to keep samples fair"],
+  window: ["Shuffle window", "buffered for shuffling"],
+  queues: ["Bucket queues", "buffered until their step is full"],
+  ahead: ["Planned ahead", "beyond those requested by ranks"],
+  read: ["Read", "consumed by all ranks, of those planned"],
+  committed: ["Committed", "covered by the checkpoints of all committing jobs, of those planned"],
 };
 
 export function updateFlow(s) {
-  const paces = s.verdict?.health === "running";
-  reconcile(byId("flow"), [...stored(s), ...(s.flow ?? [])], (x) => x.name, make, (row, stage) => update(row, stage, paces));
+  const running = s.verdict?.health === "running";
+  reconcile(byId("flow"), [...stored(s), ...(s.flow ?? [])], (x) => x.name, make, (row, stage) => update(row, stage, running));
 }
 
-// stored is the stage of the stream that uses most of its bound; none where no stream has one.
+// stored returns the stage of the document stream that is closest to its size limit, or none if no stream has a limit.
 function stored(s) {
   const bounded = (s.streams ?? []).filter((x) => x.max_bytes > 0);
   const [x] = bounded.sort((a, b) => b.bytes / b.max_bytes - a.bytes / a.max_bytes);
@@ -42,8 +42,8 @@ function make(stage) {
   return { node, fill, meter, value, of, about, rate, tag };
 }
 
-// update shows a stage; paces says that the run does well, so that what limits it does no harm.
-function update(row, stage, paces) {
+// update shows a stage. In a running run, the bottleneck is not a problem.
+function update(row, stage, running) {
   const full = stage.of > 0 ? Math.min(stage.value / stage.of, 1) : 0;
   row.fill.style.width = `${(full * 100).toFixed(1)}%`;
   const write = stage.unit === "bytes" ? bytes : short;
@@ -59,6 +59,6 @@ function update(row, stage, paces) {
   setText(row.of, of);
   setText(row.about, about);
   setText(row.rate, stage.note ?? `${short(stage.rate)} ${stage.rate_unit}/s`);
-  setAttribute(row.node, "data-limits", stage.limits ? (paces ? "paces" : "holds") : null);
-  setText(row.tag, stage.limits ? (paces ? "Sets the pace" : "Holds the others up") : "");
+  setAttribute(row.node, "data-limits", stage.limits ? (running ? "paces" : "holds") : null);
+  setText(row.tag, stage.limits ? (running ? "Bottleneck" : "Blocks the run") : "");
 }

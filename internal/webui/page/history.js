@@ -1,75 +1,76 @@
-// How the run went: a chart for each figure, over the whole run or the last minutes of it.
+// The history of the run as charts, over the whole run or its last minutes.
 import { Chart } from "./chart.js";
 import { byId, el, reconcile, setText, setVisible } from "./dom.js";
 import { clock, count, percent, short } from "./format.js";
 import { lengthsData, newLengths } from "./lengths.js";
 
-const most = 8; // sources that a chart can tell apart
+const maxSources = 8; // in a chart
 
 const charts = {};
 let lengths;
-let shown = null;
+let latest = null;
 
 export function updateHistory(h) {
-  shown = h;
+  latest = h;
   render();
 }
 
-// startHistory wires the switch between the whole run and the last of it.
+// startHistory connects the switch between the whole run and the last minutes.
 export function startHistory() {
   for (const choice of document.querySelectorAll("input[name=span]")) choice.addEventListener("change", render);
 }
 
 function render() {
-  const h = shown;
+  const h = latest;
   if (!h) return;
-  const late = document.querySelector("input[name=span]:checked")?.value === "late";
-  const steps = whole((late ? h.recent_steps : h.steps) ?? {});
-  const times = (late ? h.recent_times : h.times) ?? {};
-  const made = [...byStep(h, steps), ...byTime(times)];
-  reconcile(byId("charts"), [...made, { id: "chart-corpus" }], (c) => c.id, (c) => {
+  const recent = document.querySelector("input[name=span]:checked")?.value === "late";
+  const steps = withoutNulls((recent ? h.recent_steps : h.steps) ?? {});
+  const times = (recent ? h.recent_times : h.times) ?? {};
+  const list = [...byStep(h, steps), ...byTime(times)];
+  reconcile(byId("charts"), [...list, { id: "chart-corpus" }], (c) => c.id, (c) => {
     if (c.id === "chart-corpus") return (lengths = newLengths());
     return (charts[c.id] = new Chart(c.id, c.title, c.about));
   }, (chart, c) => (c.data ? chart.draw(c.data) : undefined));
   lengths.draw(lengthsData(h.lengths ?? []));
   const note = byId("history-note");
   const planned = steps.first?.length ? steps.first.at(-1) + steps.steps.at(-1) : 0;
-  const waits = h.known_steps < planned;
-  setVisible(note, waits);
-  setText(note, waits ? `This daemon has counted ${count(h.known_steps)} steps of the plan so far; the rest follows.` : "");
+  const partial = h.known_steps < planned;
+  setVisible(note, partial);
+  setText(note, partial ? `This daemon has read ${count(h.known_steps)} steps of the plan so far. The charts are incomplete.` : "");
   reconcile(byId("marks"), [...(h.marks ?? [])].reverse(), (m) => `${m.step} ${m.kind} ${m.text}`, (m) => ({ node: el("li", {}, el("b", {}, `Step ${count(m.step)}`), ` ${m.text}`) }), () => {});
   setVisible(byId("marks-section"), (h.marks ?? []).length > 0);
 }
 
-// whole makes lists of what has no entry yet, which comes as null.
-const whole = (s) => ({ ...s, ...Object.fromEntries(["buckets", "sources", "targets"].map((k) => [k, (s[k] ?? []).map((list) => list ?? [])])) });
+// withoutNulls replaces null with an empty list. The daemon sends null for lists without entries.
+const withoutNulls = (s) => ({ ...s, ...Object.fromEntries(["buckets", "sources", "targets"].map((k) => [k, (s[k] ?? []).map((list) => list ?? [])])) });
 
 const ratio = (a, b) => a.map((v, i) => (b[i] ? v / b[i] : null));
 const sum = (lists) => lists.reduce((all, list) => list.map((v, i) => (all[i] ?? 0) + v), []);
 
-// byStep are the charts over steps: {id, title, about, data}.
+// byStep returns the charts over steps as {id, title, about, data}.
 function byStep(h, s) {
   const axis = { x: s.first ?? [], xKind: "step", xText: count, marks: (h.marks ?? []).map((m) => ({ x: m.step, text: m.text })) };
   const shares = { ...axis, yText: percent, low: 0 };
   const out = [];
   if (s.sources?.length && h.sources?.length > 1) {
-    out.push({ id: "chart-shares", title: "Shares of sources", about: "Of the tokens in steps; dashed, what each was to have. Upright lines: what changed the run.", data: { ...shares, series: shareSeries(h.sources, s) } });
+    out.push({ id: "chart-shares", title: "Shares of sources", about: "Shares of the tokens in steps. Dashed: targets. Vertical lines: changes to the run.", data: { ...shares, series: shareSeries(h.sources, s) } });
   }
   const rows = s.buckets ?? [];
   const total = sum(rows);
-  out.push({ id: "chart-buckets", title: "Buckets", about: "Steps by the length of their rows, in tokens.", data: { ...shares, stacked: true, high: 1,
+  out.push({ id: "chart-buckets", title: "Buckets", about: "Share of steps by row length, in tokens.", data: { ...shares, stacked: true, high: 1,
     series: (h.buckets ?? []).map((b, i) => ({ name: count(b), color: i % 8, values: ratio(rows[i] ?? [], total).map((v) => v ?? 0) })) } });
-  out.push({ id: "chart-padding", title: "Padding and parts", about: "Padding, of the tokens of rows. Pieces that go on where one before ended, of all pieces.", data: { ...shares, atLeast: 0.01,
+  out.push({ id: "chart-padding", title: "Padding and continued spans", about: "Padding as a share of the rows' tokens. Spans that continue a split document, as a share of all spans.", data: { ...shares, atLeast: 0.01,
     series: [{ name: "padding", color: 0, values: ratio((s.slots ?? []).map((v, i) => v - s.tokens[i]), s.slots ?? []) },
-      { name: "pieces not whole", color: 1, values: ratio(s.continued ?? [], s.pieces ?? []) }] } });
-  out.push({ id: "chart-age", title: "Ages", about: "In documents that have come since: the oldest one that still waits for a step, and the oldest in the step.", data: { ...axis, yText: short, low: 0,
-    series: [{ name: "oldest that waits", color: 1, values: s.waits ?? [] }, ...(s.age?.length ? [{ name: "oldest in the step", color: 0, values: s.age }] : [])] } });
-  out.push({ id: "chart-lengths", title: "Lengths by step", about: "Of the pieces of each step, in tokens: a tenth is shorter, half, nine tenths.", data: { ...axis, yText: short, log: 2,
-    series: [["9 of 10", 3, s.length_p90], ["median", 0, s.length_p50], ["1 of 10", 2, s.length_p10]].map(([name, color, values]) => ({ name, color, values: values ?? [] })) } });
+      { name: "continued spans", color: 1, values: ratio(s.continued ?? [], s.pieces ?? []) }] } });
+  out.push({ id: "chart-age", title: "Ages", about: "Age in later documents: of the oldest document that is not yet in a step, and of the oldest document in the step.", data: { ...axis, yText: short, low: 0,
+    series: [{ name: "oldest buffered", color: 1, values: s.waits ?? [] }, ...(s.age?.length ? [{ name: "oldest in the step", color: 0, values: s.age }] : [])] } });
+  out.push({ id: "chart-lengths", title: "Lengths by step", about: "Span lengths of each step in tokens: 90th, 50th and 10th percentile.", data: { ...axis, yText: short, log: 2,
+    series: [["p90", 3, s.length_p90], ["median", 0, s.length_p50], ["p10", 2, s.length_p10]].map(([name, color, values]) => ({ name, color, values: values ?? [] })) } });
   return out;
 }
 
-// shareSeries are the shares of sources with their targets; of many sources those that were furthest from theirs.
+// shareSeries returns the shares of sources with their targets. Of many sources, it returns those furthest from their
+// targets.
 function shareSeries(names, s) {
   const total = sum(s.sources);
   const all = names.map((name, i) => {
@@ -77,31 +78,31 @@ function shareSeries(names, s) {
     const targets = s.targets?.[i] ?? [];
     return { name, i, values, targets, off: Math.max(0, ...values.map((v, k) => Math.abs((v ?? 0) - (targets[k] ?? 0)))) };
   });
-  const kept = all.length > most ? [...all].sort((a, b) => b.off - a.off).slice(0, most).sort((a, b) => a.i - b.i) : all;
+  const kept = all.length > maxSources ? [...all].sort((a, b) => b.off - a.off).slice(0, maxSources).sort((a, b) => a.i - b.i) : all;
   return kept.flatMap((x) => [{ name: x.name, color: x.i % 8, values: x.values }, { name: `${x.name}, target`, color: x.i % 8, values: x.targets, dashed: true }]);
 }
 
-// byTime are the charts over time.
+// byTime returns the charts over time.
 function byTime(t) {
   const x = (t.at ?? []).map((a) => Date.parse(a));
   const span = x.length > 1 ? x.at(-1) - x[0] : 0;
   const axis = { x, xKind: "time", xText: (v) => (span > 86400000 ? clock(v, 0).slice(5, 16) : clock(v, v).slice(0, span > 300000 ? 5 : 8)) };
   const shares = { ...axis, yText: percent, low: 0 };
   const out = [
-    { id: "chart-speed", title: "Speed", about: "Tokens a second in planned steps, padding left out.", data: { ...axis, yText: short, low: 0, series: [{ name: "tokens/s", color: 0, values: t.tokens ?? [] }] } },
-    { id: "chart-documents", title: "Documents", about: "A second: published by producers, and planned.", data: { ...axis, yText: short, low: 0,
+    { id: "chart-speed", title: "Speed", about: "Tokens per second in planned steps, without padding.", data: { ...axis, yText: short, low: 0, series: [{ name: "tokens/s", color: 0, values: t.tokens ?? [] }] } },
+    { id: "chart-documents", title: "Documents", about: "Documents per second: published by producers, and planned.", data: { ...axis, yText: short, low: 0,
       series: [{ name: "published", color: 1, values: t.published ?? [] }, { name: "planned", color: 0, values: t.documents ?? [] }] } },
-    { id: "chart-waiting", title: "Waiting", about: "Part of the time in which a rank waited for a step that was not planned.", data: { ...shares, atLeast: 0.05, series: [{ name: "waiting", color: "warn", values: t.waiting ?? [] }] } },
-    { id: "chart-split", title: "Split and related", about: "Documents in more than one piece; with splice, rows that did not run out of related documents.", data: { ...shares, atLeast: 0.01,
+    { id: "chart-waiting", title: "Waiting", about: "Share of time in which a rank waited for a step that was not planned.", data: { ...shares, atLeast: 0.05, series: [{ name: "waiting", color: "warn", values: t.waiting ?? [] }] } },
+    { id: "chart-split", title: "Split and related", about: "Documents in more than one span. With splice: rows that did not run out of related documents.", data: { ...shares, atLeast: 0.01,
       series: [{ name: "split", color: 1, values: t.split ?? [] }, ...(t.related?.length ? [{ name: "related", color: 2, values: t.related }] : [])] } },
-    { id: "chart-steps", title: "Steps that wait", about: "Of those planned: not read by all ranks yet, and not committed by all jobs yet.", data: { ...axis, yText: short, low: 0, atLeast: 4,
+    { id: "chart-steps", title: "Pending steps", about: "Planned steps that not all ranks have read, and planned steps that not all jobs have committed.", data: { ...axis, yText: short, low: 0, atLeast: 4,
       series: [["not read", 0, t.read_steps], ["not committed", 2, t.committed_steps]].map(([name, color, done]) => ({ name, color, values: (t.planned_steps ?? []).map((n, i) => Math.max(n - (done?.[i] ?? 0), 0)) })) } },
   ];
   if ((t.health ?? []).length) out[0].data.marks = healthMarks(t, x);
   return out;
 }
 
-// healthMarks are the moments in which the run became worse or well again.
+// healthMarks returns marks at the times when the health of the run changed.
 function healthMarks(t, x) {
   return t.health.flatMap((health, i) => (i > 0 && health !== t.health[i - 1] ? [{ x: x[i], text: health }] : []));
 }

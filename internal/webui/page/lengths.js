@@ -1,4 +1,4 @@
-// The lengths of documents' pieces over the whole run, by powers of two.
+// The histogram of span lengths over the whole run, by powers of two.
 import { count, percent, short } from "./format.js";
 import { Histogram } from "./histogram.js";
 import { powers } from "./scale.js";
@@ -7,10 +7,11 @@ export const newLengths = () =>
   new Histogram(
     "chart-corpus",
     "Lengths of the whole run",
-    "Pieces of documents by their length in tokens. Compare the median of each step with it.",
+    "Span lengths in tokens, for comparison with the lengths by step.",
   );
 
-// lengthsData is what the histogram draws of counts: [0] are pieces of 1 token, [i] those of 2^(i-1)+1 to 2^i.
+// lengthsData converts counts to histogram data. counts[0] is the number of spans of 1 token, counts[i] of those of
+// 2^(i-1)+1 to 2^i tokens.
 export function lengthsData(counts) {
   const all = counts.reduce((a, b) => a + b, 0);
   const first = Math.max(
@@ -37,9 +38,9 @@ export function lengthsData(counts) {
     high,
     xTicks: powers(low, high, 32),
     xText: short,
-    label: `Lengths of ${short(all)} pieces. The table behind has each.`,
+    label: `Lengths of ${short(all)} spans. The table contains all values.`,
     columns: [
-      ["Pieces", (b) => count(b.pieces)],
+      ["Spans", (b) => count(b.pieces)],
       ["Share", (b) => percent(b.share)],
     ],
   };

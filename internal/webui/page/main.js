@@ -1,4 +1,4 @@
-// The page: hears how the run does once a second, and how it went now and then, and hands both to the sections.
+// Entry point of the live page. Passes the status, once per second, and the history to the sections.
 import { startEvents, updateEvents } from "./events.js";
 import { updateActions } from "./actions.js";
 import { follow, get, login } from "./connection.js";
@@ -15,13 +15,13 @@ import { updateSources } from "./sources.js";
 import { askForToken, startToken } from "./token.js";
 import { updateVerdict } from "./verdict.js";
 
-const historyEvery = 10000; // milliseconds
-const soonEvery = 2000; // while there is little of it
-const little = 30; // points
+const historyInterval = 10000; // milliseconds
+const shortHistoryInterval = 2000; // while the history is short
+const shortHistory = 30; // points
 
 let latest = null;
-let asked = 0; // when history was asked for last
-let every = soonEvery;
+let requestedAt = 0; // time of the last history request
+let interval = shortHistoryInterval;
 
 await login();
 startToken();
@@ -29,40 +29,40 @@ startHistory();
 startEvents();
 const inspector = new Inspector(byId("inspector"), () => latest?.may ?? [], () => latest);
 
-function status(s) {
+function onStatus(s) {
   latest = s;
   setVisible(byId("away"), false);
   setAttribute(document.documentElement, "data-away", null);
   for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateSkipped, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
     try {
       update(s);
-    } catch (e) { // the other sections still tell what they know
+    } catch (e) { // keep updating the other sections
       reportError(e);
     }
   }
-  if (Date.now() - asked > every) loadHistory();
+  if (Date.now() - requestedAt > interval) loadHistory();
   setAttribute(document.documentElement, "data-updates", Number(document.documentElement.dataset.updates ?? 0) + 1);
 }
 
 async function loadHistory() {
-  asked = Date.now();
+  requestedAt = Date.now();
   try {
     const history = await get("api/history");
-    every = (history.times?.at ?? []).length < little ? soonEvery : historyEvery;
+    interval = (history.times?.at ?? []).length < shortHistory ? shortHistoryInterval : historyInterval;
     updateHistory(history);
   } catch (problem) {
     setVisible(byId("history-note"), true);
-    setText(byId("history-note"), `How the run went cannot be told: ${problem.message}`);
+    setText(byId("history-note"), `Cannot load the history: ${problem.message}`);
   }
 }
 
-// away says that no figures come, and of when those are that still stand there.
-function away(problem) {
-  const figures = latest ? `The figures are of ${clock(latest.time)}.` : "";
-  setText(byId("away"), `${problem.message} ${problem.advice ?? ""} ${figures} This page goes on by itself when it answers.`.replace(/\s+/g, " "));
+// onDisconnect shows the problem and the time of the displayed values.
+function onDisconnect(problem) {
+  const figures = latest ? `The values are from ${clock(latest.time)}.` : "";
+  setText(byId("away"), `${problem.message} ${problem.advice ?? ""} ${figures} This page reconnects automatically.`.replace(/\s+/g, " "));
   setVisible(byId("away"), true);
   setAttribute(document.documentElement, "data-away", "");
-  asked = 0;
+  requestedAt = 0;
 }
 
-follow({ status, away, denied: askForToken });
+follow({ onStatus, onDisconnect, onDenied: askForToken });

@@ -1,12 +1,12 @@
-// Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Commits below.
+// Ranks by job: a strip that shows the lag of each rank, and a table, largest lag first. Commits below.
 import { byId, el, reconcile, setAttribute, setText, setVisible, table } from "./dom.js";
 import { bytes, count, daemonName, duration, plural, elapsed } from "./format.js";
 
-const few = 8; // rows of a table until all are asked for
-const slack = 3; // steps behind that say nothing: ranks ask one after the other
-const numbered = 32; // ranks of a strip that still have room for their numbers
+const few = 8; // rows of a collapsed table
+const normalLag = 3; // steps; ranks do not request a step at the same time
+const maxNumbered = 32; // ranks of a strip that shows their numbers
 
-let now = ""; // time of the figures
+let now = ""; // time of the status
 
 export function updateRanks(s) {
   now = s.time;
@@ -26,9 +26,9 @@ function makeJob([name]) {
   const job = { all, more, title, held, strip, open: false };
   more.addEventListener("click", () => {
     job.open = !job.open;
-    job.again();
+    job.redraw();
   });
-  const scroll = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Ranks of job ${name}, a table` }, all.node);
+  const scroll = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table of the ranks of job ${name}` }, all.node);
   job.node = el("div", { class: "job" }, title, held, strip, scroll, more);
   return job;
 }
@@ -39,45 +39,45 @@ const columns = [
   { name: "Rank", text: (r) => `${r.rank} of ${r.world}`, left: true },
   { name: "State", text: (r) => (missing(r) ? `${r.state}, ${duration(r.state_seconds)}` : r.state), left: true },
   { name: "Steps sent", text: (r) => count(r.sent_steps) },
-  { name: "Consumed", about: "steps that its trainer has consumed, - where its client does not report", text: (r) => (r.unit === "sent" ? "-" : count(r.consumed)) },
-  { name: "Behind", about: "steps behind the furthest rank of its job", text: (r) => (r.lag ? plural(r.lag, "step") : "0") },
-  { name: "Wait, median", about: "for a step, over the last minute", text: (r) => duration(r.wait_p50) },
-  { name: "Wait, 99 %", about: "99 of 100 waits of the last minute were no longer", text: (r) => duration(r.wait_p99) },
-  { name: "Bytes", about: "sent to it, over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
-  { name: "By daemon", text: (r) => daemonName(r.daemon), left: true },
-  { name: "From", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
-  { name: "Reads for", text: (r) => elapsed(r.since, now) },
+  { name: "Consumed", about: "steps consumed by its trainer; - if its client does not report", text: (r) => (r.unit === "sent" ? "-" : count(r.consumed)) },
+  { name: "Lag", about: "steps behind the most advanced rank of its job", text: (r) => (r.lag ? plural(r.lag, "step") : "0") },
+  { name: "Wait, median", about: "for a step, in the last minute", text: (r) => duration(r.wait_p50) },
+  { name: "Wait, p99", about: "for a step, 99th percentile of the last minute", text: (r) => duration(r.wait_p99) },
+  { name: "Sent", about: "bytes per second, over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
+  { name: "Daemon", text: (r) => daemonName(r.daemon), left: true },
+  { name: "Client", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
+  { name: "Connected for", text: (r) => elapsed(r.since, now) },
 ];
 
 function updateJob(job, name, ranks, s) {
-  job.again = () => updateJob(job, name, ranks, s);
+  job.redraw = () => updateJob(job, name, ranks, s);
   const most = Math.max(...ranks.map((r) => r.lag));
-  const holders = ranks.filter((r) => most > slack && r.lag === most);
+  const holders = ranks.filter((r) => most > normalLag && r.lag === most);
   ranks.forEach((r) => (r.holds = holders.includes(r)));
   const front = Math.max(...ranks.map((r) => r.consumed));
-  const found = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
-  const left = s.ranks_total > s.ranks.length ? `, the furthest behind of ${count(s.ranks_total)}` : "";
-  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${left}, the first has consumed ${plural(front, "step")}`);
-  setText(job.held, found.length ? found.map((j) => j.sentence).join("; ") : holders.length ? holding(holders, most) : "");
-  setAttribute(job.held, "data-failing", found.some((j) => j.failing) ? "" : null);
-  setVisible(job.held, found.length + holders.length > 0);
+  const blocked = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
+  const omitted = s.ranks_total > s.ranks.length ? ` (those with the largest lag of ${count(s.ranks_total)})` : "";
+  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${omitted}, the most advanced has consumed ${plural(front, "step")}`);
+  setText(job.held, blocked.length ? blocked.map((j) => j.sentence).join("; ") : holders.length ? lagSentence(holders, most) : "");
+  setAttribute(job.held, "data-failing", blocked.some((j) => j.failing) ? "" : null);
+  setVisible(job.held, blocked.length + holders.length > 0);
   const inOrder = [...ranks].sort((a, b) => a.rank - b.rank);
-  setAttribute(job.strip, "aria-label", `${plural(ranks.length, "rank")}. ${job.held.textContent || "None is behind."} The table below has each.`);
-  setAttribute(job.strip, "data-many", ranks.length > numbered ? "" : null);
+  setAttribute(job.strip, "aria-label", `${plural(ranks.length, "rank")}. ${job.held.textContent || "No rank is lagging."} The table below has the details.`);
+  setAttribute(job.strip, "data-many", ranks.length > maxNumbered ? "" : null);
   reconcile(job.strip, inOrder, (r) => `${r.rank} ${r.daemon} ${r.address}`, makeCell, (cell, r) => updateCell(cell, r, most));
   const worst = [...ranks].sort((a, b) => missing(b) - missing(a) || b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
   job.all.update(job.open ? worst : worst.slice(0, few));
   setVisible(job.more, ranks.length > few);
-  setText(job.more, job.open ? `Show the ${few} furthest behind` : `Show all ${count(ranks.length)} ranks`);
+  setText(job.more, job.open ? `Show the ${few} with the largest lag` : `Show all ${count(ranks.length)} ranks`);
   setAttribute(job.more, "aria-expanded", String(job.open));
 }
 
-// holding says who holds the others: rank 3, or ranks 3, 4 and 2 more.
-function holding(holders, most) {
+// lagSentence names the ranks with the largest lag: rank 3, or ranks 3, 4 and 2 more.
+function lagSentence(holders, most) {
   const numbers = holders.map((r) => r.rank);
   const beyond = numbers.length - 4;
-  const who = beyond > 0 ? `${numbers.slice(0, 4).join(", ")} and ${beyond} more` : numbers.join(", ");
-  return `${numbers.length > 1 ? `Ranks ${who} hold` : `Rank ${who} holds`} the others up: ${plural(most, "step")} behind`;
+  const list = beyond > 0 ? `${numbers.slice(0, 4).join(", ")} and ${beyond} more` : numbers.join(", ");
+  return `${numbers.length > 1 ? `Ranks ${list} hold` : `Rank ${list} holds`} the others (${plural(most, "step")} behind)`;
 }
 
 function makeCell() {
@@ -86,13 +86,13 @@ function makeCell() {
   return { node: el("div", { class: "cell" }, fill, label), fill, label };
 }
 
-// updateCell fills a cell as far as the rank has come: full at the front, low for who is furthest behind.
+// updateCell fills the cell of a rank: full for the most advanced rank, lower for a larger lag.
 function updateCell(cell, r, most) {
   cell.fill.style.height = `${(100 - (85 * r.lag) / Math.max(most, 8)).toFixed(1)}%`;
   setText(cell.label, missing(r) ? `${r.rank} ✕` : String(r.rank));
   setAttribute(cell.node, "data-holds", r.holds ? "" : null);
   setAttribute(cell.node, "data-missing", missing(r) ? "" : null);
-  setAttribute(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${plural(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${plural(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
+  setAttribute(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${plural(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${plural(r.lag, "step")} behind, wait p99 ${duration(r.wait_p99)}, daemon ${daemonName(r.daemon)}`);
 }
 
 let commits;
@@ -101,13 +101,13 @@ function updateCommits(s) {
   if (!commits) {
     commits = table("Commits", [
       { name: "Job", text: (k) => k.job, left: true },
-      { name: "Committed", about: "its own checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
-      { name: "Behind what is planned", text: (k) => plural(Math.max(k.planned - k.step, 0), "step") },
+      { name: "Committed", about: "the job's checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
+      { name: "Behind the plan", text: (k) => plural(Math.max(k.planned - k.step, 0), "step") },
     ], (k) => k.job);
     byId("commits").append(el("p", { class: "small" }), commits.node);
   }
   const all = (s.commits ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
-  setText(byId("commits").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
+  setText(byId("commits").firstElementChild, all.length ? "" : "No job has committed a step.");
   setVisible(commits.node, all.length > 0);
   commits.update(all);
 }

@@ -1,25 +1,25 @@
-// Rows of a step, each as a strip of pieces to scale. One piece is in the order of tabs; arrows move on from it.
+// The rows of a step, each as a strip of spans to scale. One span is in the tab order; arrow keys move between spans.
 import { el, setAttribute, setText, setVisible } from "./dom.js";
 import { startInDocument, documentName, percent, plural } from "./format.js";
 
-const some = 64; // rows that are drawn until more are asked for
+const initialRows = 64; // rows drawn until more are requested
 
-// Rows calls choose(piece, chosen) for the piece that is looked at; chosen says that it was opened, and not only passed. sources() are the names of the run's
-// sources, in order.
+// Rows calls choose(piece, chosen) for the span under the pointer or with the focus; chosen is true if it was opened.
+// sources() returns the names of the run's sources, in order.
 export class Rows {
   constructor(choose, sources) {
     this.choose = choose;
     this.sources = sources;
     this.grid = el("div", { class: "rows", role: "grid", "aria-label": "Rows of the step" });
     this.legend = el("ul", { class: "legend" });
-    this.more = el("button", { type: "button", class: "plain", onclick: () => this.draw(this.step, undefined, this.drawn + 4 * some) });
+    this.more = el("button", { type: "button", class: "plain", onclick: () => this.draw(this.step, undefined, this.drawn + 4 * initialRows) });
     this.node = el("div", {}, this.legend, this.grid, this.more);
     this.grid.addEventListener("keydown", (e) => this.move(e));
-    for (const kind of ["pointerover", "focusin"]) this.grid.addEventListener(kind, (e) => this.look(e.target, false));
-    this.grid.addEventListener("click", (e) => this.look(e.target, true));
+    for (const kind of ["pointerover", "focusin"]) this.grid.addEventListener(kind, (e) => this.select(e.target, false));
+    this.grid.addEventListener("click", (e) => this.select(e.target, true));
   }
 
-  draw(step, marked, upTo = some) {
+  draw(step, marked, upTo = initialRows) {
     this.step = step;
     this.drawn = Math.min(Math.max(upTo, (marked ?? 0) + 1), step.rows.length);
     this.colors = colorsOf(this.sources());
@@ -53,7 +53,7 @@ export class Rows {
     return el("div", { class: `row${marked ? " marked" : ""}`, role: "row", "aria-rowindex": index + 1 }, name, ...cells, rest);
   }
 
-  look(cell, chosen) {
+  select(cell, chosen) {
     const piece = this.pieces?.get(cell);
     if (piece) this.choose(piece, chosen);
   }
@@ -63,7 +63,7 @@ export class Rows {
     if (!this.pieces?.has(cell)) return;
     if (e.key === "Enter" || e.key === " ") {
       e.preventDefault();
-      this.look(cell, true);
+      this.select(cell, true);
       return;
     }
     const row = cell.parentElement;
@@ -82,7 +82,7 @@ export class Rows {
 
 const near = (cells, at) => cells[Math.min(at, cells.length - 1)];
 
-// colorsOf returns the color of a piece: its source's, or where the run has one source, one of its document.
+// colorsOf returns a function from a span to its color: by source or, in a run with one source, by document.
 function colorsOf(sources) {
   return (p) => (sources.length > 1 ? Math.max(sources.indexOf(p.source), 0) : p.sequence * 5 + (p.index ?? 0) * 3) % 8;
 }

@@ -1,4 +1,4 @@
-// Documents that are not used, by reason.
+// Skipped documents by reason.
 import { byId, setVisible, table } from "./dom.js";
 import { count } from "./format.js";
 

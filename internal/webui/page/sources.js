@@ -1,4 +1,4 @@
-// Sources: what each has of the tokens, against what it is to have.
+// Sources, with actual and target shares of tokens.
 import { byId, el, setAttribute, setText, setVisible, table } from "./dom.js";
 import { count, percent, short, elapsed } from "./format.js";
 
@@ -18,16 +18,16 @@ export function updateSources(s) {
   all.update(sources.map((x, i) => ({ ...x, i, most })));
 }
 
-const quiet = 5; // seconds without anything new that are worth a word: documents come in bursts
+const dryAfter = 5; // seconds; shorter gaps between documents are normal
 
 const columns = [
   { name: "Source", left: true, cell: nameCell },
   { name: "Share of the last steps", left: true, cell: shareCell },
   { name: "Target", text: (x) => percent(x.target) },
-  { name: "Share so far", about: "of all tokens taken", text: (x) => share(x.share) },
-  { name: "Tokens", about: "taken", text: (x) => short(x.tokens) },
-  { name: "Epoch", text: (x) => `${x.epoch + 1} of ${x.epochs === "forever" ? "any number" : x.epochs}` },
-  { name: "Documents left", about: "stored and not yet taken, in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
+  { name: "Overall share", about: "share of all tokens so far", text: (x) => share(x.share) },
+  { name: "Tokens", about: "tokens so far", text: (x) => short(x.tokens) },
+  { name: "Epoch", text: (x) => `${x.epoch + 1} ${x.epochs === "forever" ? "(unlimited)" : `of ${x.epochs}`}` },
+  { name: "Documents left", about: "stored documents that the planner has not accepted in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
   { name: "State", left: true, text: state },
 ];
 
@@ -46,15 +46,15 @@ function shareCell(cell, x) {
   setText(text, share(x.recent_share));
 }
 
-// share writes a share; there is none before the first step.
+// share formats a share, which is null before the first step.
 const share = (v) => (v == null ? "–" : percent(v));
 
-const dry = (x) => x.dry_since && !x.exhausted && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > quiet * 1000;
+const dry = (x) => x.dry_since && !x.exhausted && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > dryAfter * 1000;
 
 function state(x) {
   const bad = x.undecodable ? `, ${count(x.undecodable)} documents undecodable` : "";
   if (x.removed) return `removed${bad}`;
-  if (x.down_since) return `out of reach for ${elapsed(x.down_since, now)}${bad}`;
+  if (x.down_since) return `unreachable for ${elapsed(x.down_since, now)}${bad}`;
   if (x.exhausted) return `exhausted${bad}`;
   if (dry(x)) return `dry for ${elapsed(x.dry_since, now)}${bad}`;
   if (x.paused) return `paused${bad}`;
