@@ -1,25 +1,25 @@
-# make test runs what must pass with every change; make help lists the targets.
+# make test runs the checks that every change must pass. make help lists the targets.
 
 GO       ?= go
 PYTHON   ?= python3
 FUZZTIME ?= 30s
 BIN      := $(CURDIR)/bin/loaderd
 
-# Four at a time, the longest first: they wait for daemons, timeouts and each other's processes as much as they compute. What each prints comes when it ends,
-# and one that fails ends none of the others.
+# Four jobs in parallel, the longest first, because tests wait for daemons and timeouts about as long as they compute.
+# The output of a job is printed when it ends. A failed job does not stop the others.
 JOBS ?= 4
-TOGETHER = @$(MAKE) --no-print-directory -k -j$(JOBS) -Otarget
+IN_PARALLEL = @$(MAKE) --no-print-directory -k -j$(JOBS) -Otarget
 
 .PHONY: test
-test: ## what must pass with every change, in minutes
-	$(TOGETHER) test-go-plain test-go-raced $(PYTHON_TESTS) lint
+test: ## run the checks that every change must pass
+	$(IN_PARALLEL) test-go-plain test-go-raced $(PYTHON_TESTS) lint
 
 .PHONY: test-fresh
-test-fresh: ## make test with empty caches, as on a fresh machine and as CI runs it; 12 to 14 minutes
+test-fresh: ## run make test with empty caches, as CI does; 12 to 14 minutes
 	@.ci/run
 
 .PHONY: test-all
-test-all: lint test-go-all test-kernels test-python-all test-deploy bench-moment audit ## everything: races, every step, thirty kills, the oldest versions, all examples, what operators get, licences
+test-all: lint test-go-all test-kernels test-python-all test-deploy bench-moment audit ## run all checks: race detector, long tests, oldest versions, deployment files, benchmarks, licenses
 
 UV_VERSION = 0.13.9
 UV := $(CURDIR)/bin/uv-$(UV_VERSION)/bin/uv
@@ -30,24 +30,24 @@ $(UV):
 GROUP ?= test
 
 .PHONY: environment
-environment: $(UV) ## print the folder of the virtual environment of GROUP, a dependency group of python/pyproject.toml; it is made or updated
+environment: $(UV) ## create or update the virtual environment of the dependency group GROUP, and print its folder
 	@folder=$${XDG_CACHE_HOME:-$$HOME/.cache}/loaderd/venv-$(GROUP)-$$(cksum < python/uv.lock | cut -d' ' -f1) && \
 	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180 $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
 	echo $$folder
 
-# The folder of a group's environment, and the interpreter of the tests' environment.
+# environment_of prints the folder of a group's virtual environment. VENV is the interpreter of the test environment.
 environment_of = $$(MAKEFLAGS= $(MAKE) --silent --no-print-directory environment GROUP=$(1))
 VENV = $(call environment_of,test)/bin/python
 
 .PHONY: venv
-venv: $(UV) ## the virtual environment of the Python tests
+venv: $(UV) ## create the virtual environment of the Python tests
 	@$(MAKE) --silent --no-print-directory environment GROUP=test >/dev/null
 
 .PHONY: lint
-lint: lint-go lint-python lint-prose lint-commits ## formatting, static checks, prose, subjects of commits
+lint: lint-go lint-python lint-prose lint-commits ## check formatting, code, prose and commit subjects
 
 .PHONY: lint-go
-lint-go: ## gofmt, and golangci-lint with the checks of .golangci.yml
+lint-go: ## run gofmt and golangci-lint (.golangci.yml)
 	@unformatted=$$(gofmt -l .) || exit 1; \
 	if [ -n "$$unformatted" ]; then echo "gofmt these files:"; echo "$$unformatted"; exit 1; fi
 	$(GOLANGCI) run ./...
@@ -55,83 +55,82 @@ lint-go: ## gofmt, and golangci-lint with the checks of .golangci.yml
 
 GOLANGCI = $(GO) tool -modfile=$(CURDIR)/tools/golangci/go.mod golangci-lint
 
-# All folders with Python in them.
 PYTHON_FOLDERS = bench/python examples python tokenizer/internal/gen tools
 
 .PHONY: lint-python
-lint-python: venv ## ruff, and mypy, strict
+lint-python: venv ## run ruff and mypy --strict
 	@venv=$(VENV) && \
 	"$$venv" -m ruff check --no-cache --config python/pyproject.toml $(PYTHON_FOLDERS) && \
 	"$$venv" -m ruff format --no-cache --check --config python/pyproject.toml $(PYTHON_FOLDERS) && \
 	cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: lint-prose
-lint-prose: ## phrases of the deny-list in comments, strings and pages, against tools/vale/limits.json
+lint-prose: ## compare phrases of the deny-list in comments, strings and pages with tools/vale/limits.json
 	@$(PYTHON) tools/prose.py
 
 BASE ?=
 
 .PHONY: lint-commits
-lint-commits: ## subjects of the commits after BASE; by default of those that are not on the main branch, or of the last
+lint-commits: ## check the subjects of commits after BASE; default: commits not on the main branch, else the last one
 	@$(PYTHON) tools/commits.py $(BASE)
 
-# Packages whose goroutines share much, whose tests take at most a minute with the race detector, and which do not link the clients of object stores: those
-# take minutes to compile with it. All other packages run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four
-# times as long with it, and code that only computes takes ten times as long.
+# Packages with much shared state whose tests take at most a minute with the race detector. Packages that link clients of
+# object stores are excluded, because they compile for minutes with it. test-all runs all packages with the race detector.
+# It slows down daemons, clusters, the Flight server and the live page by a factor of 2 to 4, and pure computation by 10.
 RACED = $(addprefix loaderd/,stream/conn stream/messages stream/feed stream/deadletter stream/proxy stream/server $(addprefix internal/,auth ledger runadmin status top tracing))
 
 .PHONY: browser
-browser: ## Chromium and axe-core for the tests of pages, where they are not there yet
+browser: ## install Chromium and axe-core for the browser tests if they are missing
 	@PYTHON=$(PYTHON) internal/browsertest/browser
 
 .PHONY: test-go
-test-go: test-go-raced test-go-plain ## Go tests, with the race detector where it takes a minute at the most
+test-go: test-go-raced test-go-plain ## run the Go tests, with the race detector on selected packages
 
 .PHONY: test-go-raced
 test-go-raced:
 	$(GO) test -race -timeout 20m $(RACED)
 
-# Four packages at a time, as most of them wait.
+# Four packages in parallel, because most tests spend their time waiting.
 .PHONY: test-go-plain
 test-go-plain: browser
 	$(GO) test -p 4 -timeout 20m $(filter-out $(RACED),$(shell $(GO) list ./...))
 	$(GO) -C bench test -timeout 20m ./...
 
 .PHONY: test-go-all
-test-go-all: browser ## all Go tests, with the race detector
+test-go-all: browser ## run all Go tests with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
 	LOADERD_TEST=all $(GO) -C bench test -race -timeout 40m ./...
 
-# The race detector switches the checks of pointers on too, but like the address sanitizer knows nothing of what kernels do: those are compared with their twins
-# in Go, on texts that end where a page begins that must not be read.
+# The race detector and the address sanitizer do not instrument assembly. The tests therefore compare each kernel with its
+# Go implementation, on texts that end at the start of an unreadable memory page.
 .PHONY: test-kernels
-test-kernels: ## packages with kernels in assembly: plain Go, no AVX2, checked pointers, address sanitizer
+test-kernels: ## test packages with assembly kernels: pure Go, without AVX2, checkptr, address sanitizer
 	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/similarity
 	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/similarity
 	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/similarity
 	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,wordcache norm pretokenize) ./packonline/similarity
 
-# One package after the other: each test starts three servers.
+# Packages run sequentially, because each test starts three servers.
 .PHONY: test-cluster
-test-cluster: ## the tests of stream on a cluster of three servers, with the race detector
+test-cluster: ## run the tests of stream/ on a cluster of three servers, with the race detector
 	LOADERD_TEST_CLUSTER=3 $(GO) test -race -p 1 -timeout 40m ./stream/...
 
 KILLS ?= 300
 
 .PHONY: torture
-torture: ## KILLS faults while ranks read and documents come: kill -9 of the daemon, or with CLUSTER=3 all kinds to three; LOADERD_SEED repeats a run
+torture: ## inject KILLS faults under load: kill -9 of one daemon, or all faults in a cluster (CLUSTER=3); LOADERD_SEED repeats
 	LOADERD_TEST=all LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture_$(if $(CLUSTER),Cluster,OneDaemon)$$' -v ./test/torture
 
 TAKEOVERS ?= 20
 
 .PHONY: bench-takeover
-bench-takeover: ## how long ranks wait when one of three daemons ends, TAKEOVERS times for each kind of end
+bench-takeover: ## measure how long ranks wait after the loss of one of three daemons, TAKEOVERS times per kind of loss
 	LOADERD_TAKEOVERS=$(TAKEOVERS) $(GO) test -count=1 -timeout 2h -run '^TestTakeover_MeasuresWaitOfRanks$$' -v ./test/torture
 
 SCALES ?= 3
 
 .PHONY: bench-scale
-bench-scale: ## serving by 1, 2 and 4 daemons, the leader under 1,024 ranks, three copies against one; SCALES times each
+bench-scale: ## measure 1, 2 and 4 daemons, a leader with 1,024 ranks, 3 replicas and 1; SCALES times each
 	LOADERD_SCALE=$(SCALES) $(GO) test -count=1 -timeout 2h -run '^TestScale_MeasuresDaemonsRanksAndReplicas$$' -v ./test/torture
 
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
@@ -144,8 +143,8 @@ CLIENT = test_client*.py test_prefetch.py
 PYTHON_TESTS = $(addprefix test-python-,documents client others torch tokenizers)
 
 .PHONY: test-python
-test-python: ## Python tests against the built binary
-	$(TOGETHER) $(PYTHON_TESTS)
+test-python: ## run the Python tests with the built binary
+	$(IN_PARALLEL) $(PYTHON_TESTS)
 
 .PHONY: $(PYTHON_TESTS)
 test-python-tokenizers: FILES = $(TOKENIZERS:%=python/tests/%)
@@ -157,33 +156,33 @@ $(PYTHON_TESTS): build venv
 	@venv=$(call environment_of,test) && $(PYTEST) $(FILES)
 
 .PHONY: test-python-all
-test-python-all: ## all Python tests, those of recipes with their libraries among them, and those of client and loader with the oldest versions
-	@# A test of wheels links the program of each platform: what it compiles from nothing takes longer than a test may.
+test-python-all: ## run all Python tests, also of recipes, and the client tests with the oldest supported versions
+	@# Fill the build cache for each platform. Without it, the test of the wheels exceeds its timeout.
 	for platform in linux/amd64 linux/arm64 darwin/arm64 windows/amd64; do \
 		CGO_ENABLED=0 GOOS=$${platform%/*} GOARCH=$${platform#*/} $(GO) build -trimpath -o /dev/null ./cmd/loaderd || exit 1; done
-	@# Two at a time: with everything they train to the end, and with four at once a test takes longer than it may.
+	@# Two jobs in parallel: full training runs exceed the timeout of a test with four.
 	LOADERD_TEST=all $(MAKE) --no-print-directory test-python JOBS=2
 	export LOADERD_TEST=all; venv=$(call environment_of,oldest) && $(PYTEST) $(OLDEST:%=python/tests/%.py)
 
 .PHONY: build
-build: ## bin/loaderd
+build: ## build bin/loaderd
 	$(GO) build -ldflags "-X loaderd/internal/build.release=$$($(PYTHON) python/version.py)" -o $(BIN) ./cmd/loaderd
 
 PLATFORMS ?=
 
 .PHONY: dist
-dist: ## wheels of daemon and client in bin/dist, for all platforms or those in PLATFORMS (linux-amd64 linux-arm64 darwin-arm64 windows-amd64)
+dist: ## build wheels in bin/dist for PLATFORMS (default: linux-amd64 linux-arm64 darwin-arm64 windows-amd64)
 	@$(VENV) tools/dist.py bin/dist $(PLATFORMS)
 
 .PHONY: docs
-docs: ## the pages of docs/ as a site, bin/site/index.html; a broken link is an error
+docs: ## build the documentation site, bin/site/index.html; fails on broken links
 	@venv=$(call environment_of,docs) && NO_MKDOCS_2_WARNING=1 PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/mkdocs" build --strict
 
 ARCHES ?= amd64 arm64
 
-# nfpm, like all that looks through deploy/, is in a module of its own: deploy/check.
+# nfpm is a dependency of the separate module deploy/check, as are all tools that check deploy/.
 .PHONY: packages
-packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, manual pages, completion, the service with its user
+packages: ## build deb and rpm packages in bin/packages for ARCHES (default: amd64 arm64)
 	@rm -rf bin/packages && mkdir -p bin/packages && $(GO) -C deploy/check build -o ../../bin/packages/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags manual ./cmd/loaderd bin/packages/manual
 	@gzip -9n bin/packages/manual/man/*.1
@@ -198,13 +197,13 @@ packages: ## deb and rpm in bin/packages for ARCHES (amd64 arm64): the program, 
 	done
 
 .PHONY: test-deploy
-test-deploy: ## what is handed to operators, by the libraries of their tools: the chart, the image, compose files, units, packages
+test-deploy: ## test the Helm chart, image, Compose files, systemd unit and packages
 	cd deploy/check && $(GO) vet ./... && $(GO) test -count=1 -timeout 20m ./...
 
 BILLS = bin/loaderd.cdx.json bin/loaderd-python.cdx.json
 
 .PHONY: sbom
-sbom: build $(UV) ## bills of materials (CycloneDX): the modules in the program, and what the Python package needs with all extras, in bin/*.cdx.json
+sbom: build $(UV) ## write bills of materials (CycloneDX) of the program and the Python package, bin/*.cdx.json
 	$(GO) tool -modfile=tools/go.mod cyclonedx-gomod bin -json -licenses -assert-licenses -std -noserial -version v$$($(PYTHON) python/version.py) \
 		-output bin/loaderd.cdx.json $(BIN)
 	$(UV) export --quiet --project python --frozen --all-extras --no-default-groups --no-emit-project --format cyclonedx1.5 --output-file $(CURDIR)/bin/loaderd-python.cdx.json >/dev/null
@@ -213,7 +212,7 @@ AUDIT_STRICT ?=
 VULNDB ?=
 
 .PHONY: audit
-audit: sbom ## licences, known vulnerabilities where databases can be asked (AUDIT_STRICT=1: they must be; VULNDB: a copy of vuln.go.dev)
+audit: sbom ## check licenses and vulnerabilities; AUDIT_STRICT=1 requires the databases, VULNDB is a copy of vuln.go.dev
 	@tools=$(call environment_of,audit) && tests=$(call environment_of,test) && \
 	"$$tools/bin/python" tools/audit.py --program $(BIN) --bills $(BILLS) --site "$$(echo "$$tests"/lib/python*/site-packages)" --db "$(VULNDB)" $(if $(AUDIT_STRICT),--strict)
 
@@ -222,7 +221,7 @@ ENTRIES ?=
 MOMENT ?=
 
 .PHONY: bench
-bench: bench-programs ## one table: every measure beside its baseline, into BENCH.json and BENCH.md; ENTRIES="flight splice" for some
+bench: bench-programs ## measure everything with its baselines, into BENCH.json and BENCH.md; ENTRIES="flight splice" selects entries
 	@$(PYTHON) bench/python/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
 
 .PHONY: bench-programs
@@ -232,24 +231,24 @@ bench-programs: build
 FLOODS ?=
 
 .PHONY: bench-security
-bench-security: ## a reader's speed and the daemon's memory under floods, into docs/results/security.md, five minutes; FLOODS has names of some, printed
+bench-security: ## measure floods of requests, into docs/results/security.md, 5 minutes; FLOODS selects some and prints them
 	@$(GO) -C bench build -o $(CURDIR)/bin/floods ./floods
 	bin/floods $(if $(FLOODS),$(FLOODS),-page docs/results/security.md)
 
 .PHONY: bench-security-flight
-bench-security-flight: ## the same of Flight, with attackers in the server's process; three minutes
+bench-security-flight: ## measure floods of Flight requests from the server's process; 3 minutes
 	$(GO) test -run '^$$' -bench 'GoodReader' -benchtime 500x -timeout 20m ./arrowout
 
 .PHONY: bench-compare
-bench-compare: ## which ratios of run B (.json) are worse than those of run A by a tenth or more; exits with an error then
+bench-compare: ## fail if a ratio of run B (.json) is worse than that of run A by 10 % or more
 	@$(PYTHON) bench/python/table/compare.py $(A) $(B)
 
 .PHONY: bench-go
-bench-go: ## all benchmarks of Go
+bench-go: ## run all Go benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem -timeout 60m ./...
 
 .PHONY: bench-moment
-bench-moment: build ## every benchmark for a moment: do they still run? Part of test-all
+bench-moment: build ## run every benchmark briefly, to check that it works; part of test-all
 	$(GO) test -run '^$$' -bench . -benchtime 1x -timeout 30m ./...
 	$(MAKE) bench MOMENT=1 BENCH=bin/bench-moment
 	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
@@ -265,7 +264,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	$(MAKE) bench-import FORMATS="--megabytes 1 --rounds 1"
 
 .PHONY: bench-simulate
-bench-simulate: build ## packing figures on 1M log-normal lengths
+bench-simulate: build ## print packing statistics of 1M log-normal lengths
 	@$(BIN) gen-lengths --dist fineweb-edu > bin/lengths; \
 	for method in bucket bfd concat; do $(BIN) simulate --method $$method --length 2048 --pool 4096 --max-age 16384 bin/lengths; done; \
 	$(BIN) simulate --method bucket --buckets 1024,2048,4096,8192,16384 --pool 4096 --max-age 8192 bin/lengths
@@ -273,7 +272,7 @@ bench-simulate: build ## packing figures on 1M log-normal lengths
 FLIGHT ?=
 
 .PHONY: bench-flight
-bench-flight: ## Flight into pyarrow against a raw socket
+bench-flight: ## compare Flight into pyarrow with a raw socket
 	@$(GO) -C bench build -o $(CURDIR)/bin/flightserve ./flightserve || exit 1; \
 	for rows in 85 170; do \
 		bin/flightserve -listen 127.0.0.1:18815 -raw 127.0.0.1:18816 -rows $$rows -bucket 2048 & server=$$!; sleep 1; \
@@ -282,7 +281,7 @@ bench-flight: ## Flight into pyarrow against a raw socket
 	done
 
 .PHONY: bench-endtoend
-bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing alone as the baseline
+bench-endtoend: ## measure JetStream to pyarrow: text, tokens, memory; baseline: tokenization alone
 	@$(GO) -C bench build -o $(CURDIR)/bin/endtoend ./endtoend; venv=$(VENV); \
 	bin/endtoend -documents 40000 -python $$venv; \
 	bin/endtoend -documents 40000 -tokenized -python $$venv; \
@@ -292,20 +291,20 @@ bench-endtoend: ## JetStream to pyarrow, text and tokens, memory, and tokenizing
 TABLES ?=
 
 .PHONY: bench-papers
-bench-papers: ## rewrite the tables of docs/results/papers.md, three minutes; TABLES="seamless robust" for some
+bench-papers: ## rewrite the tables of docs/results/papers.md, 3 minutes; TABLES="seamless robust" selects tables
 	@$(GO) -C bench build -o $(CURDIR)/bin/papers ./papers && bin/papers -write $(TABLES)
 
 .PHONY: bench-guarantees
-bench-guarantees: ## checkpoints, recovery, the plan log, ranks in lock step, buckets, attention cost by rank
+bench-guarantees: ## measure checkpoints, recovery, the plan log, ranks in lockstep, buckets, attention cost per rank
 	@$(GO) -C bench build -o $(CURDIR)/bin/guarantees ./guarantees && bin/guarantees
 
 .PHONY: bench-culprits
-bench-culprits: build ## what is shown while a rank or a full stream holds a job, into docs/results/culprits.md; eight minutes
+bench-culprits: build ## record the reports on a rank or full stream that blocks a job, into docs/results/culprits.md; 8 minutes
 	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONPATH=python/src PYTHONDONTWRITEBYTECODE=1 "$$venv" python/tests/record_culprits.py \
 		docs/results/culprits.md $(CULPRITS)
 
 .PHONY: bench-peers
-bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
+bench-peers: ## compare packing with TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
 	@$(GO) -C bench build -o $(CURDIR)/bin/peers ./peers && \
 	venv=$(call environment_of,peers) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/peers/run.py --loaderd bin/peers
@@ -313,7 +312,7 @@ bench-peers: ## packing against TRL, Grain, OLMo-core, LLM Foundry, Axolotl and 
 TOKENIZERS_VENV = $(call environment_of,tokenizers)/bin/python
 
 .PHONY: bench-tokenizers
-bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens and rs-bpe, about an hour
+bench-tokenizers: ## compare encoding with tokenizers, tiktoken, gigatoken, fastokens and rs-bpe; about an hour
 	@$(GO) -C bench build -o $(CURDIR)/bin/tokenizers ./tokenizers && venv=$(TOKENIZERS_VENV) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/run.py && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/run.py --hostile --cores 1 --rounds 1 --passes 2 --timeout 60 --vocabularies gpt2,cl100k,llama2
@@ -321,24 +320,24 @@ bench-tokenizers: ## encoding against tokenizers, tiktoken, gigatoken, fastokens
 LOADING ?=
 
 .PHONY: bench-loading
-bench-loading: ## loading tokenizers on one core against Hugging Face tokenizers, two minutes; LOADING has flags
+bench-loading: ## compare tokenizer loading on one core with Hugging Face tokenizers, 2 minutes; flags: LOADING
 	@$(GO) -C bench build -o $(CURDIR)/bin/tokenizers ./tokenizers && venv=$(VENV) && \
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/loading.py $(LOADING)
 
 .PHONY: bench-chats
-bench-chats: ## which tokens of the same chats have a loss with TRL, Axolotl and loaderd
+bench-chats: ## compare the loss masks of the same chats in TRL, Axolotl and loaderd
 	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/chats/run.py
 
 COLUMNS ?=
 
 .PHONY: bench-columns
-bench-columns: build ## what columns of documents cost: bytes, processor time, memory; COLUMNS has flags
+bench-columns: build ## measure the cost of document columns: bytes, CPU time, memory; flags: COLUMNS
 	@venv=$(VENV) && LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/columns.py $(COLUMNS)
 
 LOADERS ?=
 
 .PHONY: bench-loaders
-bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Hugging Face datasets and LitData; LOADERS has flags
+bench-loaders: build ## compare StepLoader with DataLoader, MosaicML Streaming, Hugging Face datasets and LitData; flags: LOADERS
 	@venv=$(call environment_of,test) && loaders=$(call environment_of,loaders) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$loaders)" PYTHONDONTWRITEBYTECODE=1 \
@@ -347,7 +346,7 @@ bench-loaders: build ## StepLoader against DataLoader, MosaicML Streaming, Huggi
 GPU ?=
 
 .PHONY: bench-gpu
-bench-gpu: build ## a GPT that trains on a GPU from live text, against one batch that is there; GPU has flags
+bench-gpu: build ## train a GPT on a GPU from live text, and from one constant batch as the baseline; flags: GPU
 	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/gpu/train.py --loaderd $(BIN) --text "$$($(GO) env GOROOT)/src" $(GPU)
 
 MIXTURES ?=
@@ -355,14 +354,14 @@ MIXTURES ?=
 FORMATS ?=
 
 .PHONY: bench-import
-bench-import: build ## reading every format of loaderd import beside the original library; FORMATS has flags
+bench-import: build ## compare every format of loaderd import with its original library; flags: FORMATS
 	@venv=$(call environment_of,test) && formats=$(call environment_of,formats) && \
 	site() { echo "$$1"/lib/python*/site-packages; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$formats)" PYTHONDONTWRITEBYTECODE=1 \
 	"$$venv/bin/python" bench/python/formats/run.py --loaderd $(BIN) $(FORMATS)
 
 .PHONY: bench-mixtures
-bench-mixtures: ## shares, changes and epochs of several sources against six other libraries, about half an hour; MIXTURES has flags
+bench-mixtures: ## compare mixtures, their changes and epochs with six libraries, 30 minutes; flags: MIXTURES
 	@$(GO) -C bench build -o $(CURDIR)/bin/mixing ./mixing && \
 	venv=$(call environment_of,test) && mixtures=$(call environment_of,mixtures) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
@@ -372,16 +371,16 @@ bench-mixtures: ## shares, changes and epochs of several sources against six oth
 PULL ?=
 
 .PHONY: bench-pull
-bench-pull: ## a corpus goes from an object server through a small stream into steps, every document counted; PULL="--bytes 20e9 --window 2e9"
+bench-pull: ## pull a corpus from an object server through a small stream into steps; PULL="--bytes 20e9 --window 2e9"
 	@$(GO) -C bench build -o $(CURDIR)/bin/pull ./pull && bin/pull $(PULL)
 
-# The text of Go's library and of the modules that the program is built of. It depends on the Go release and on the
-# platform, so the page has the SHA-256 of the documents.
+# The sources of Go's standard library and of the program's modules. They depend on the Go release and the platform, so
+# the page contains the SHA-256 of the documents.
 SPLICE_FOLDERS ?= $(shell $(GO) env GOROOT)/src \
 	$(shell $(GO) list -deps -f '{{with .Module}}{{if not .Main}}{{.Dir}}{{end}}{{end}}' ./... | sort -u)
 
 .PHONY: bench-splice
-bench-splice: ## related documents in one row, against bm25s and faiss, into docs/results; six minutes
+bench-splice: ## compare packing of related documents with bm25s and faiss, into docs/results; 6 minutes
 	@$(GO) -C bench build -o $(CURDIR)/bin/splice ./splice && \
 	bin/splice -bytes 16000000 -pool 4096,16384 -record docs/results/splice.json -figure docs/img/splice.svg \
 		-hand bin/splice-pools $(SPLICE_FOLDERS) && \
@@ -392,16 +391,16 @@ bench-splice: ## related documents in one row, against bm25s and faiss, into doc
 	@$(MAKE) --no-print-directory bench-papers \
 		TABLES="splice-corpus splice-4096 splice-16384 splice-speed splice-queries summary"
 
-# Minimizing is kept short: it counts against FUZZTIME, and an input that only reaches new code is not worth more.
+# Minimization is limited, because it counts towards FUZZTIME.
 .PHONY: fuzz
-fuzz: ## each fuzz target for FUZZTIME
+fuzz: ## run each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed 's/:func / /' | while read -r file target; do \
 		echo "$$(dirname $$file) $$target"; \
 		$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$$(dirname $$file)" || exit 1; \
 	done
 
 .PHONY: clean
-clean: ## remove what was built here
+clean: ## remove bin/
 	rm -rf bin
 
 .PHONY: help
