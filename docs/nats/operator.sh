@@ -1,6 +1,7 @@
 #!/bin/sh
-# The same as server.conf for NATS servers in operator mode, by nsc. It makes an operator with its system account: leave that line out where you have one.
-# Servers include resolver.conf, which it writes last. The three .creds files are for daemons (stream.credentials), producers and observers.
+# Creates with nsc the accounts and permissions of server.conf, for NATS servers in operator mode. Remove the first nsc
+# command if an operator with a system account exists. Servers include resolver.conf, which the last command writes. The
+# .creds files are for daemons (stream.credentials), producers and observers.
 set -eu
 
 nsc add operator --name loaderd --sys
@@ -10,7 +11,7 @@ nsc add account --name PRODUCERS
 nsc add account --name OBSERVERS
 nsc edit account --name LOADERD --js-disk-storage -1 --js-mem-storage -1 --js-streams -1 --js-consumer -1
 
-# offer makes requests in LOADERD available to accounts that have an activation, share gives one to an account.
+# offer exports a service of LOADERD to accounts with an activation. share activates it for an account.
 offer() { # subject, kind of response
     nsc add export --account LOADERD --name "$1" --service --subject "$1" --response-type "$2" --private
 }
