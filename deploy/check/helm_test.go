@@ -465,7 +465,7 @@ func TestChart_RefusesInvalidValues(t *testing.T) {
 		want   string
 	}{
 		{"two daemons", map[string]any{"replicas": 2}, "has 3 or more"},
-		{"a cluster without TLS", map[string]any{"tls": map[string]any{"secret": ""}}, "routes between daemons take TLS"},
+		{"a cluster without TLS", map[string]any{"tls": map[string]any{"secret": ""}}, "routes between daemons require TLS"},
 		{"a cluster without a secret", map[string]any{"cluster": map[string]any{"secret": ""}}, "kubectl create secret"},
 		{"nobody is asked", map[string]any{"auth": map[string]any{"identitiesSecret": ""}}, "or set auth.insecure"},
 		{"a misspelt value", map[string]any{"replica": 5}, "replica"},

@@ -18,7 +18,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "loaderd.name" .) }}{{ else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
 {{- end }}
 
-{{/* The servers inside the daemons are a cluster. */}}
+{{/* "true" if the embedded NATS servers form a cluster, else empty. */}}
 {{- define "loaderd.clustered" -}}
 {{- if and (not .Values.nats.url) (gt (int .Values.replicas) 1) }}true{{ end }}
 {{- end }}
@@ -27,21 +27,21 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- if .Values.tls.secret }}{{ .Values.tls.secret }}{{ else if .Values.tls.issuer }}{{ include "loaderd.name" . }}-tls{{ end }}
 {{- end }}
 
-{{/* What cannot work is refused here, with what to do. */}}
+{{/* Rejects invalid combinations of values, with the remedy in the message. */}}
 {{- define "loaderd.check" -}}
 {{- $tls := include "loaderd.tlsSecret" . }}
 {{- if include "loaderd.clustered" . }}
-{{- if lt (int .Values.replicas) 3 }}{{ fail "replicas: a cluster of the servers inside the daemons has 3 or more; else set 1, or nats.url" }}{{ end }}
-{{- if not $tls }}{{ fail "tls.secret or tls.issuer: routes between daemons take TLS; name a Secret with tls.crt, tls.key and ca.crt" }}{{ end }}
+{{- if lt (int .Values.replicas) 3 }}{{ fail "replicas: a cluster of embedded NATS servers has 3 or more; set 3 or 5, or 1, or nats.url" }}{{ end }}
+{{- if not $tls }}{{ fail "tls.secret or tls.issuer: routes between daemons require TLS; name a Secret with tls.crt, tls.key and ca.crt" }}{{ end }}
 {{- if not .Values.cluster.secret }}{{ fail "cluster.secret: name a Secret with the key secret: openssl rand -hex 32 | kubectl create secret generic NAME --from-file=secret=/dev/stdin" }}{{ end }}
 {{- end }}
 {{- if not .Values.auth.insecure }}
-{{- if not $tls }}{{ fail "tls.secret or tls.issuer: tokens would travel in the clear; or set auth.insecure" }}{{ end }}
-{{- if not .Values.auth.identitiesSecret }}{{ fail "auth.identitiesSecret: name a Secret with identities.json, made by loaderd token create; or set auth.insecure" }}{{ end }}
+{{- if not $tls }}{{ fail "tls.secret or tls.issuer: without TLS, tokens are sent unencrypted; set one of them, or auth.insecure" }}{{ end }}
+{{- if not .Values.auth.identitiesSecret }}{{ fail "auth.identitiesSecret: name a Secret with identities.json, created by loaderd token create; or set auth.insecure" }}{{ end }}
 {{- end }}
 {{- end }}
 
-{{/* loaderd.yaml: what the chart knows, and config over it. What differs from pod to pod comes by the environment. */}}
+{{/* loaderd.yaml: settings of the chart, overridden by config. Environment variables contain settings of a single pod. */}}
 {{- define "loaderd.config" -}}
 {{- $name := include "loaderd.name" . }}
 {{- $tls := include "loaderd.tlsSecret" . }}
@@ -74,14 +74,14 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version | replace "+" "_" }}
 {{- toYaml (mustMergeOverwrite $made (deepCopy .Values.config)) }}
 {{- end }}
 
-{{/* The ports of the NATS servers of nats.url. */}}
+{{/* Ports of the NATS servers in nats.url. */}}
 {{- define "loaderd.natsPorts" -}}
 {{- $ports := list }}
 {{- range splitList "," . }}{{ $ports = append $ports (regexFind ":[0-9]+/?$" (trim .) | default ":4222" | trimPrefix ":" | trimSuffix "/") }}{{ end }}
 {{- range $i, $port := $ports | uniq }}{{ if $i }}, {{ end }}{port: {{ $port }}, protocol: TCP}{{ end }}
 {{- end }}
 
-{{/* The ports of the addresses that config and extraEnv have: sources, object stores, a collector of traces. */}}
+{{/* Ports of the addresses in config and extraEnv: sources, object stores, a trace collector. */}}
 {{- define "loaderd.sourcePorts" -}}
 {{- $text := printf "%s\n%s" (toYaml .Values.config) (toYaml .Values.extraEnv) }}
 {{- $ports := list }}
