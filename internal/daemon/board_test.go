@@ -57,7 +57,7 @@ func boardQueries(t *testing.T) map[string]string {
 
 // emptyOnBoard are queries of the dashboard that return nothing for a healthy run.
 var emptyOnBoard = []string{
-	"What it waits for A", "What expires A", "Another daemon leads", "Missing ranks A",
+	"Cause of the stall A", "Expiry A", "New leader", "Missing ranks A",
 }
 
 // firing are the alerts that the test's run triggers. All other alerts must stay silent.
