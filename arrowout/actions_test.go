@@ -50,7 +50,7 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 		{"flush", `{}`, `{"run":"fake","sequence":7}`},
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
 		{"cause", `{"step":2}`,
-			`{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
+			`{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_ready":"3"}}`},
 		{"consumed", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) +
 			`","taken":35,"waiting":true,"still":20.5,"left":true}`,
 			`{"run":"fake","known":true,"window":64}`},

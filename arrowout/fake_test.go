@@ -402,7 +402,7 @@ func (f *fakeRun) Cause(step uint64) *fault.Error {
 		return nil
 	}
 	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Advice: "wait",
-		Facts: map[string]string{"rows_there": "3"}}
+		Facts: map[string]string{"rows_ready": "3"}}
 }
 
 func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats} }

@@ -286,7 +286,7 @@ func TestVerdict_SealedRunWithLaggingTrainer(t *testing.T) {
 			x.second(j.run)
 		}
 		x.seconds(j.run, 2)
-		j.says(diagnosis.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`,
+		j.expect(diagnosis.Running, `All 20 steps are planned: rank 0 of 1 of job "trainer" has consumed 11 (20 sent)`,
 			diagnosis.LimitRanks)
 		for range 9 {
 			r.take()
@@ -294,7 +294,7 @@ func TestVerdict_SealedRunWithLaggingTrainer(t *testing.T) {
 		}
 		r.waiting = true
 		x.seconds(j.run, 2)
-		j.says(diagnosis.Running, "Ended at step 20", "")
+		j.expect(diagnosis.Running, "Ended at step 20", "")
 	})
 }
 

@@ -21,7 +21,7 @@ import (
 // Several daemons serve the steps of one run whichever daemon leads, through many failovers. Each request to any of
 // them is recorded.
 func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
-	for _, knows := range []leaseLoss{told, doubts, blind} {
+	for _, knows := range []leaseLoss{lossReported, lossSuspected, lossUnnoticed} {
 		t.Run(string(knows), func(t *testing.T) {
 			c := config("bfd")
 			alone := newFixture(c)
@@ -222,7 +222,7 @@ func TestLease_DaemonInDoubtAnswersNoRequest(t *testing.T) {
 	eventually(t, func() bool { return first.Info().Planned == 2 })
 	second, _ := w.join(t, cluster, "second")
 	cluster.setDeaf(true) // so that it does not receive readers' demand and notice the loss by an append
-	cluster.depose(doubts)
+	cluster.depose(lossSuspected)
 	read(t, second, state.RankID{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
 		t.Fatal(err)
@@ -230,12 +230,12 @@ func TestLease_DaemonInDoubtAnswersNoRequest(t *testing.T) {
 	if at, err := first.Commit(t.Context(), "b", 20); err != nil || at != 5 { // never planned by the first
 		t.Errorf("Commit = %d, %v", at, err)
 	}
-	cluster.depose(doubts)
+	cluster.depose(lossSuspected)
 	eventually(t, first.IsLeader)
 	if at, err := second.Checkpoint(t.Context()); err != nil || at < 20 {
 		t.Errorf("Checkpoint = %d, %v", at, err)
 	}
-	cluster.depose(doubts)
+	cluster.depose(lossSuspected)
 	eventually(t, func() bool { terms, who := w.terms(); return len(terms) == 4 && who[3] == "second" })
 	if err := stop(); err != nil { // stopping does not need the lease
 		t.Error(err)
@@ -294,6 +294,6 @@ func TestReplay_KeepsPlanState(t *testing.T) {
 		if have := second.Info(); have.Committed != 29 || have.Planned < 30 {
 			t.Errorf("%d steps are committed, %d planned", have.Committed, have.Planned)
 		}
-		cluster.depose(told)
+		cluster.depose(lossReported)
 	}
 }

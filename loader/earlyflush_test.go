@@ -63,11 +63,11 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			run, stop := w.start(t)
 			j := verdictTest{t, w, run}
 			r := j.join(0, 1, 0)
-			told := j.asks(r)
+			told := j.request(r)
 			for _, after := range []time.Duration{2 * time.Second, 4 * time.Second, 20 * time.Second} {
 				time.Sleep(after)
-				v := j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
-				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
+				v := j.expect(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
+				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are buffered") ||
 					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
 					!strings.HasSuffix(v.Advice, "loaderd seal if no further documents will arrive") {
 					t.Errorf("after %v: %+v", after, v)
@@ -82,9 +82,9 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			}
 			have := read(t, run, state.RankID{World: 1}, 0, 2)
 			j.next(r)
-			j.asks(r)
+			j.request(r)
 			time.Sleep(time.Minute)
-			v := j.says(diagnosis.Waiting, "Waiting for documents, ", diagnosis.LimitDocuments)
+			v := j.expect(diagnosis.Waiting, "Waiting for documents, ", diagnosis.LimitDocuments)
 			left := "publish more documents, or end the run with loaderd seal: "
 			if last == runconfig.LastPad {
 				left += "its last step then has 22 rows of documents and 42 of padding"
@@ -94,7 +94,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			if !strings.HasPrefix(v.Detail, "22 rows are left, a step has 64 (at least 87 more documents") || v.Advice != left {
 				t.Errorf("%+v", v)
 			}
-			if v.Facts["rows_needed"] != "64" || v.Facts["rows_there"] != "22" || v.Facts["documents_needed"] != "87" {
+			if v.Facts["rows_needed"] != "64" || v.Facts["rows_ready"] != "22" || v.Facts["documents_needed"] != "87" {
 				t.Errorf("facts are %v", v.Facts)
 			}
 			if err := stop(); err != nil {
@@ -121,9 +121,9 @@ func TestFirstStep_DocumentsFlow(t *testing.T) {
 		run, stop := w.start(t)
 		j := verdictTest{t, w, run}
 		r := j.join(0, 1, 0)
-		told := j.asks(r)
+		told := j.request(r)
 		w.trickle(300, 1000)
-		j.says(diagnosis.Waiting, "First step in about 28 min: 300 documents are there", diagnosis.LimitDocuments)
+		j.expect(diagnosis.Waiting, "First step in about 28 min: 300 documents are buffered", diagnosis.LimitDocuments)
 		w.trickle(1701, 1000)
 		if err := told(); err != nil {
 			t.Fatal(err)
@@ -182,7 +182,7 @@ func TestFirstStep_NoReaderNoFlush(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
 		run, _ := w.start(t)
 		time.Sleep(time.Hour)
-		verdictTest{t, w, run}.says(diagnosis.Waiting, "First step: 3,000 documents are there", diagnosis.LimitDocuments)
+		verdictTest{t, w, run}.expect(diagnosis.Waiting, "First step: 3,000 documents are buffered", diagnosis.LimitDocuments)
 		if at := w.flushes(t); len(at) > 0 {
 			t.Errorf("flushed behind %v", at)
 		}
@@ -194,10 +194,10 @@ func TestFirstStep_ShortDocumentsWait(t *testing.T) {
 		w := defaultFixture()
 		run := trickleTo(t, w, 64, 60)
 		j := verdictTest{t, w, run}
-		j.says(diagnosis.Waiting, "First step in about 35 min: 64 documents are there", diagnosis.LimitDocuments)
+		j.expect(diagnosis.Waiting, "First step in about 35 min: 64 documents are buffered", diagnosis.LimitDocuments)
 		time.Sleep(10 * time.Minute)
-		v := j.says(diagnosis.Waiting, "Waiting for documents, 10 min", diagnosis.LimitDocuments)
-		if !strings.HasPrefix(v.Detail, "2 rows are there, a step has 64 (at least 2,117 more documents") {
+		v := j.expect(diagnosis.Waiting, "Waiting for documents, 10 min", diagnosis.LimitDocuments)
+		if !strings.HasPrefix(v.Detail, "2 rows are buffered, a step has 64 (at least 2,117 more documents") {
 			t.Errorf("%+v", v)
 		}
 		if at := w.flushes(t); len(at) > 0 {
@@ -215,7 +215,7 @@ func TestFirstStep_TakeoverFlushesOnce(t *testing.T) {
 		for range 2 {
 			again, _ := w.start(t) // the earlier leader is deposed
 			r := verdictTest{t, w, again}.join(0, 1, steps)
-			verdictTest{t, w, again}.asks(r)
+			verdictTest{t, w, again}.request(r)
 			time.Sleep(time.Minute)
 		}
 		if at := w.flushes(t); !slices.Equal(at, []uint64{300}) || steps != 2 {
@@ -232,7 +232,7 @@ func TestFirstStep_DocumentLimitWaitsForReader(t *testing.T) {
 		run, _ := w.start(t)
 		w.trickle(60, 1000)
 		j := verdictTest{t, w, run}
-		told := j.asks(j.join(0, 1, 0))
+		told := j.request(j.join(0, 1, 0))
 		w.trickle(28, 1000)
 		if at := w.flushes(t); len(at) > 0 {
 			t.Errorf("flushed behind %v", at)
@@ -283,7 +283,7 @@ func TestFirstStep_SeveralSources(t *testing.T) {
 			s["web"].lengths(slices.Repeat([]int{1000}, 400)...)
 			run, stop := w.start(t)
 			r := verdictTest{t, w, run}.join(0, 1, 0)
-			told := verdictTest{t, w, run}.asks(r)
+			told := verdictTest{t, w, run}.request(r)
 			time.Sleep(31 * time.Second)
 			must(t, told())
 			if n := len(w.flushes(t)); n != 1 {

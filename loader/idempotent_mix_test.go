@@ -135,7 +135,7 @@ func TestMixIdempotent_ConcurrentRequestsRecordOne(t *testing.T) {
 			})
 		}
 		if decided%2 == 0 {
-			cluster.depose(told)
+			cluster.depose(lossReported)
 		}
 		asking.Wait()
 		for i := range answers {

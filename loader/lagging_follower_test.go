@@ -50,7 +50,7 @@ func TestStepNotPlanned_NotReportedByPartitionedLeader(t *testing.T) {
 		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 5)
 		second, stopSecond := w.join(t, cluster, "second")
-		cluster.depose(doubts)
+		cluster.depose(lossSuspected)
 		if _, err := first.Join(state.RankID{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("while it is in doubt: Join = %v", err)
 		}
@@ -257,7 +257,7 @@ func TestLostDocuments_DaemonWithoutLeaseContinuesAsFollower(t *testing.T) {
 		w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
 		first, stop := w.join(t, cluster, "first")
 		read(t, first, state.RankID{World: 1}, 0, 3)
-		cluster.depose(doubts)
+		cluster.depose(lossSuspected)
 		close(lost)
 		w.edges = nil
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)

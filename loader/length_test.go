@@ -370,7 +370,7 @@ func TestLength_UpdatedForGrowingStream(t *testing.T) {
 		must(t, errOf(run.Seal(t.Context())))
 		got := len(read(t, run, state.RankID{World: 1}, 0, 0))
 		if off := math.Abs(float64(got) - float64(l.Steps)); off > float64(l.Error) {
-			t.Errorf("%s: %d steps follow where %+v was told", name, got, l)
+			t.Errorf("%s: %d steps follow where %+v was reported", name, got, l)
 		}
 		must(t, stop())
 	}

@@ -97,10 +97,10 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 		}
 	}
 	repeated(runs[0], "the same leader")
-	cluster.depose(told)
+	cluster.depose(lossReported)
 	repeated(runs[1], "another leader")
 	read(t, runs[0], state.RankID{World: 1}, 3, 20)
-	cluster.depose(told)
+	cluster.depose(lossReported)
 	repeated(runs[0], "a third term, some steps later")
 	_, err = runs[0].Seal(t.Context())
 	must(t, err)

@@ -107,12 +107,12 @@ func TestStallLog_LogsStartChangesAndEnd(t *testing.T) {
 		check(t, log, "after 9 s")
 		time.Sleep(3 * time.Second)
 		check(t, log, "after 12 s",
-			"step=0 readers=1 waited=10s reason=SOURCE_DRY cause=Waiting documents 10 rows needed 0 there")
+			"step=0 readers=1 waited=10s reason=SOURCE_DRY cause=Waiting documents 10 rows needed 0 buffered")
 		time.Sleep(5 * time.Minute) // the reader gets the cause and joins again
 		check(t, log, "when nothing changes")
 		w.docs.lengths(16, 16, 16)
 		time.Sleep(2 * time.Second)
-		check(t, log, "when documents come", "reason=POOL_FILLING 10 rows needed 3 there 7 more documents")
+		check(t, log, "when documents come", "reason=POOL_FILLING 10 rows needed 3 buffered 7 more documents")
 		time.Sleep(10 * time.Second)
 		check(t, log, "when no more come", "reason=SOURCE_DRY")
 		for range 4 { // the cause changes every few seconds
@@ -121,7 +121,7 @@ func TestStallLog_LogsStartChangesAndEnd(t *testing.T) {
 		}
 		check(t, log, "while documents trickle")
 		time.Sleep(time.Minute)
-		check(t, log, "when they have not for a minute", "reason=SOURCE_DRY 10 rows needed 7 there")
+		check(t, log, "when they have not for a minute", "reason=SOURCE_DRY 10 rows needed 7 buffered")
 		w.docs.lengths(slices.Repeat([]int{16}, 3)...)
 		time.Sleep(2 * time.Second)
 		check(t, log, "when the step is there", "resolved step=1")

@@ -46,7 +46,7 @@ type Stats struct {
 	Queues       []planner.QueueStat `json:"queues"`   // by bucket
 	// minimum number before the next step is planned; see planner.Shortage
 	RowsNeeded   int    `json:"rows_needed"`
-	RowsReady    int    `json:"rows_there"` // of the rows needed
+	RowsReady    int    `json:"rows_ready"` // of the rows needed
 	MaxWait      int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
 	Cursor       uint64 `json:"cursor"`
 	LowWatermark uint64 `json:"low_watermark"`

@@ -46,9 +46,9 @@ type memLease struct {
 type leaseLoss string
 
 const (
-	told   leaseLoss = "is reported"
-	doubts leaseLoss = "is not sure any more"
-	blind  leaseLoss = "knows nothing"
+	lossReported  leaseLoss = "is reported"
+	lossSuspected leaseLoss = "is suspected"
+	lossUnnoticed leaseLoss = "is not noticed"
 )
 
 func (c *testCluster) Acquire(ctx context.Context) (backend.Lease, error) {
@@ -76,9 +76,9 @@ func (c *testCluster) depose(knows leaseLoss) {
 	if c.leader == nil {
 		return
 	}
-	c.leader.blind = knows == blind
+	c.leader.blind = knows == lossUnnoticed
 	c.blinded = c.blinded || c.leader.blind
-	if over := c.leader.over; knows == told {
+	if over := c.leader.over; knows == lossReported {
 		close(over)
 	} else { // its lease notices the loss at the next renewal
 		time.AfterFunc(c.notices, func() { close(over) })
@@ -151,7 +151,7 @@ func (c *testCluster) Request(ctx context.Context, question []byte) ([]byte, err
 	c.mute = false
 	c.mu.Unlock()
 	if mute {
-		c.depose(told)
+		c.depose(lossReported)
 		return nil, fault.ErrNoLeader
 	}
 	return answer, nil

@@ -27,7 +27,7 @@ type verdictTest struct {
 
 var rates = regexp.MustCompile(`\d+ (tokens/s|%)`)
 
-func (j verdictTest) says(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
+func (j verdictTest) expect(health diagnosis.Health, sentence, limits string) diagnosis.Verdict {
 	j.Helper()
 	v := j.run.Verdict()
 	about := rates.ReplaceAllStringFunc(v.Sentence, func(rate string) string { // ten seconds may hold a step more or less
@@ -59,7 +59,7 @@ func (j verdictTest) next(r *follower.Reader) {
 }
 
 // asks requests a reader's next step, which is not available, in the background. told waits and returns the error.
-func (j verdictTest) asks(r *follower.Reader) (told func() error) {
+func (j verdictTest) request(r *follower.Reader) (told func() error) {
 	got := make(chan error, 1)
 	go func() {
 		_, err := r.Next(j.Context())
@@ -95,55 +95,55 @@ func documents(n int) func(*fixture) {
 func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 	verdictRun(t, "no reader", documents(400), func(j verdictTest) {
 		time.Sleep(2 * time.Second)
-		j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
+		j.expect(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
 	verdictRun(t, "ranks read what they were sent before a restart", documents(400), func(j verdictTest) {
 		time.Sleep(5 * time.Second)
 		place := state.RankID{Job: "pretrain", Rank: 1, World: 4}
 		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7})
 		time.Sleep(2 * time.Second)
-		v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
+		v := j.expect(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
 		if v.Detail != `the ranks of job "pretrain" read what they were sent before` ||
 			!strings.HasPrefix(v.Advice, "wait: ") {
 			j.Errorf("%+v", v)
 		}
 		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7, Left: true})
 		time.Sleep(3 * time.Second)
-		if v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead",
+		if v := j.expect(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead",
 			diagnosis.LimitRanks); v.Detail != "no reader is connected" {
 			j.Errorf("%+v", v)
 		}
 	})
 	verdictRun(t, "no documents, no readers", documents(0), func(j verdictTest) {
 		time.Sleep(3 * time.Minute)
-		j.says(diagnosis.Waiting, "Waiting for documents, 3 min", diagnosis.LimitDocuments)
+		j.expect(diagnosis.Waiting, "Waiting for documents, 3 min", diagnosis.LimitDocuments)
 	})
 	verdictRun(t, "a reader has left before the first step", documents(6), func(j verdictTest) {
 		r := j.join(0, 1, 3)
-		told := j.asks(r)
+		told := j.request(r)
 		time.Sleep(time.Second)
-		j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
+		j.expect(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 		if reason(told()) != fault.SourceDry {
 			j.Error("the reader receives no error about missing documents")
 		}
 		r.Close()
 		j.w.docs.lengths(slices.Repeat([]int{16}, 9)...)
 		time.Sleep(4500 * time.Millisecond)
-		j.says(diagnosis.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", diagnosis.LimitRanks)
+		j.expect(diagnosis.Waiting, "Planning ahead: 0 steps of 4, no reader is connected", diagnosis.LimitRanks)
 	})
-	verdictRun(t, "the first step comes", documents(2), func(j verdictTest) {
+	verdictRun(t, "the first step is planned", documents(2), func(j verdictTest) {
 		r := j.join(0, 1, 0)
 		defer r.Close()
-		told := j.asks(r)
+		told := j.request(r)
 		time.Sleep(2 * time.Second)
 		j.w.docs.lengths(16, 16)
 		time.Sleep(2 * time.Second)
-		v := j.says(diagnosis.Waiting, "First step in about", diagnosis.LimitDocuments)
-		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 there") || v.Reason != fault.PoolFilling {
+		v := j.expect(diagnosis.Waiting, "First step in about", diagnosis.LimitDocuments)
+		if !strings.HasSuffix(v.Sentence, ": 10 rows needed, 4 buffered") || v.Reason != fault.PoolFilling {
 			j.Errorf("%+v", v)
 		}
 		time.Sleep(30 * time.Second)
-		v = j.says(diagnosis.Waiting, "Waiting for documents, 3", diagnosis.LimitDocuments)
+		v = j.expect(diagnosis.Waiting, "Waiting for documents, 3", diagnosis.LimitDocuments)
 		var e *fault.Error
 		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") ||
 			e.Advice != v.Advice {
@@ -157,9 +157,9 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		j.says(diagnosis.Running, "Running: 64 tokens/s, the ranks set the pace", diagnosis.LimitRanks)
+		j.expect(diagnosis.Running, "Running: 64 tokens/s, the ranks set the pace", diagnosis.LimitRanks)
 		time.Sleep(2 * time.Minute)
-		v := j.says(diagnosis.Waiting, "Waiting for the ranks, 2 min", diagnosis.LimitRanks)
+		v := j.expect(diagnosis.Waiting, "Waiting for the ranks, 2 min", diagnosis.LimitRanks)
 		if v.Advice == "" {
 			j.Error("the error has no advice")
 		}
@@ -178,7 +178,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.w.docs.lengths(16, 16, 16, 16)
 			time.Sleep(time.Second)
 		}
-		j.says(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace", diagnosis.LimitDocuments)
+		j.expect(diagnosis.Running, "Running: 64 tokens/s, the documents set the pace", diagnosis.LimitDocuments)
 		<-read
 	})
 	verdictRun(t, "a rank holds the others", documents(4000), func(j verdictTest) {
@@ -198,10 +198,10 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			time.Sleep(time.Second)
 			j.next(slow)
 		}
-		j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`,
+		j.expect(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`,
 			diagnosis.LimitRanks)
 		time.Sleep(20 * time.Second)
-		v := j.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
+		v := j.expect(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
 		if v.Reason != fault.RankBehind || v.Facts["rank"] != "1" {
 			j.Errorf("%+v", v)
 		}
@@ -223,7 +223,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		time.Sleep(2 * time.Second)
-		j.says(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`,
+		j.expect(diagnosis.Running, `All 15 steps are planned: rank 0 of 1 of job "trainer" has been sent 1`,
 			diagnosis.LimitRanks)
 	})
 	verdictRun(t, "NATS is lost", func(w *fixture) {
@@ -231,7 +231,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		w.odd(oddDocs{status: down, stuck: true})
 	}, func(j verdictTest) {
 		time.Sleep(2 * time.Second)
-		v := j.says(diagnosis.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
+		v := j.expect(diagnosis.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
 		if v.Detail != "the cable is out" {
 			j.Errorf("%+v", v)
 		}
@@ -245,9 +245,9 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		j.next(r)
 		j.next(r)
 		time.Sleep(8 * time.Second)
-		j.says(diagnosis.Waiting, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
+		j.expect(diagnosis.Waiting, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
 		time.Sleep(5 * time.Second)
-		j.says(diagnosis.Failing, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
+		j.expect(diagnosis.Failing, "Waiting for JetStream to store the plan, ", diagnosis.LimitPlan)
 	})
 	verdictRun(t, "documents wait for the tokenizer", func(w *fixture) {
 		documents(400)(w)
@@ -256,7 +256,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		}})
 	}, func(j verdictTest) {
 		time.Sleep(5 * time.Second)
-		v := j.says(diagnosis.Waiting, "Waiting for the tokenizer: 200 documents behind", diagnosis.LimitTokenizer)
+		v := j.expect(diagnosis.Waiting, "Waiting for the tokenizer: 200 documents behind", diagnosis.LimitTokenizer)
 		if v.Detail != "they are fetched (5.0 MiB)" {
 			j.Errorf("%+v", v)
 		}
@@ -266,7 +266,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		w.odd(oddDocs{stuck: true})
 		run, stop := w.start(t)
 		time.Sleep(2 * time.Second)
-		verdictTest{t, w, run}.says(diagnosis.Waiting, "Replaying after a restart: at document 0 of 400",
+		verdictTest{t, w, run}.expect(diagnosis.Waiting, "Replaying after a restart: at document 0 of 400",
 			diagnosis.LimitTokenizer)
 		must(t, stop())
 	})
@@ -276,7 +276,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		j.w.docs.stream.Created = time.Unix(2e9, 0) // the stream was deleted and created again
 		j.w.docs.mu.Unlock()
 		time.Sleep(5 * time.Second)
-		v := j.says(diagnosis.Failing, "Stopped: ", "")
+		v := j.expect(diagnosis.Failing, "Stopped: ", "")
 		if v.Reason != fault.StreamMismatch || v.Advice == "" {
 			j.Errorf("%+v", v)
 		}
@@ -291,7 +291,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.next(r)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Failing,
+		v := j.expect(diagnosis.Failing,
 			"Running: 64 tokens/s, the ranks set the pace; something is wrong with the document stream", diagnosis.LimitRanks)
 		if !strings.Contains(v.Detail, "retention is interest") {
 			j.Errorf("%+v", v)
@@ -314,7 +314,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			j.undecodable(1)
 			time.Sleep(time.Second)
 		}
-		v := j.says(diagnosis.Running,
+		v := j.expect(diagnosis.Running,
 			"Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded",
 			diagnosis.LimitDocuments)
 		if !strings.Contains(v.Advice, "loaderd dlq") {
@@ -344,7 +344,7 @@ func TestVerdict_NamesSource(t *testing.T) {
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
 		time.Sleep(3 * time.Minute)
-		verdictTest{t, w, run}.says(diagnosis.Waiting, `Waiting for documents of source "code", 3 min`,
+		verdictTest{t, w, run}.expect(diagnosis.Waiting, `Waiting for documents of source "code", 3 min`,
 			diagnosis.LimitDocuments)
 		must(t, stop())
 	})

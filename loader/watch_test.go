@@ -47,7 +47,7 @@ func TestLeader_PartitionedLeaderReportsNoLostDocuments(t *testing.T) {
 		docs.cut.Store(true)
 		cluster.setDeaf(true)
 		time.Sleep(2 * time.Second) // its lease expires
-		cluster.depose(doubts)
+		cluster.depose(lossSuspected)
 		read(t, second, state.RankID{World: 1}, 0, 40)
 		_, err := second.Commit(t.Context(), planrecord.DefaultJob, 40)
 		must(t, err)

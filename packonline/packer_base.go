@@ -39,7 +39,7 @@ func (t *packerBase) countDocument(d Doc) {
 		panic(fmt.Sprintf("packonline: document %d has length %d", d.Seq, d.Length))
 	}
 	if d.Seq < t.nextSeq {
-		panic(fmt.Sprintf("packonline: document %d follows document %d", d.Seq, t.nextSeq-1))
+		panic(fmt.Sprintf("packonline: document %d follows document %d: sequences must increase", d.Seq, t.nextSeq-1))
 	}
 	t.nextSeq = d.Seq + 1
 	t.counts.Documents++

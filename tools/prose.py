@@ -108,12 +108,13 @@ def is_prose(line: str, phrase: str) -> bool:
     return word not in line or re.search(rf"(?<![\w.]){word}(?![\w(])", line) is not None
 
 
-def go_strings(text: str) -> Iterator[tuple[int, str]]:
-    """Yields the line and text of each string literal of a Go file."""
+def go_strings(text: str, raw: bool) -> Iterator[tuple[int, str]]:
+    """Yields the line and text of each string literal of a Go file, without raw strings unless `raw` is set."""
+    line, end = 1, 0
     for token in GO_TOKEN.finditer(text):
-        literal = token["raw"] if token["text"] is None else token["text"]
-        if literal:
-            yield text.count("\n", 0, token.start()) + 1, literal
+        line, end = line + text.count("\n", end, token.start()), token.start()
+        if literal := token["text"] or (raw and token["raw"]):
+            yield line, literal
 
 
 def python_strings(text: str) -> Iterator[tuple[int, str]]:
@@ -128,28 +129,28 @@ def python_strings(text: str) -> Iterator[tuple[int, str]]:
 
 def find_in_strings(files: Iterable[str]) -> list[Hit]:
     """Returns the phrases in string literals of several words. Raw strings of Go's tests are data and do not count."""
-    lines: dict[str, list[int]] = {}
+    sources: dict[str, tuple[str, list[int]]] = {}  # by page: the file, and its line for each line of the page
     with tempfile.TemporaryDirectory() as folder:
         for file in files:
             text = (ROOT / file).read_text(encoding="utf-8")
+            is_go = file.endswith(".go")
+            literals = go_strings(text, raw=not file.endswith("_test.go")) if is_go else python_strings(text)
             paragraphs: list[str] = []
-            lines[file] = []
-            for line, literal in go_strings(text) if file.endswith(".go") else python_strings(text):
-                if file.endswith("_test.go") and text.splitlines()[line - 1].count("`"):
-                    continue
+            lines: list[int] = []
+            for line, literal in literals:
                 for i, part in enumerate(re.sub(r"\\[nt]", " ", literal).splitlines()):
                     if " " in part.strip():
                         paragraphs += [part.strip(), ""]
-                        lines[file] += [line + i, line + i]
+                        lines += [line + i, line + i]
             page = Path(folder, f"{file}.md")
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text("\n".join(paragraphs), encoding="utf-8")
-        hits = find(str(Path(folder, f"{file}.md")) for file in lines)
-        sources = {str(Path(folder, f"{file}.md")): file for file in lines}
+            sources[str(page)] = file, lines
+        hits = find(sources)
     found = []
     for hit in hits:
-        file = sources[hit.file]
-        found.append(replace(hit, file=file, line=lines[file][hit.line - 1], is_string=True))
+        file, lines = sources[hit.file]
+        found.append(replace(hit, file=file, line=lines[hit.line - 1], is_string=True))
     return found
 
 

@@ -106,7 +106,7 @@ func (w *webServer) stat(ctx context.Context, o Object) (Object, error) {
 	default:
 		return o, responseError(answer, o.URL, deniedWeb)
 	}
-	return o, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("the server does not report its size"),
+	return o, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("the server does not report the object's size"),
 		hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
 }
 

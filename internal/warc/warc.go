@@ -186,7 +186,7 @@ func (a *Reader) End() error {
 	}
 	if !endsRecord(rest, err == io.EOF) {
 		a.lost = true
-		return damage("no record follows at the end of a record")
+		return damage("no record begins where the previous one ends")
 	}
 	return nil
 }
@@ -220,7 +220,7 @@ func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
 		next = len(ahead)
 	case next < 0, int64(next) < length:
 		a.body, a.lost = nil, true
-		return nil, damage("no record follows a record of %d bytes", length)
+		return nil, damage("no record begins where a record of %d bytes ends", length)
 	}
 	a.body.left = int64(len(withoutEnd(ahead[:next])))
 	r.Damage = fmt.Errorf("its length is %d, and the next record follows %d bytes: they are read", length, a.body.left)

@@ -155,7 +155,7 @@ func madeUp(n uint64) api.Status {
 		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others (40 steps behind)",
 			Reason: fault.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.",
-			Advice: "look at rank 3 of job train at 10.0.0.13; planning continues when it reads on",
+			Advice: "look at rank 3 of job train at 10.0.0.13; planning continues when it requests further steps",
 			Facts:  map[string]string{"rank": "3", "world": "4"}},
 		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800,
 		Length: &state.Length{Steps: 21_400, Error: 120, OpenSources: []string{"web"}}, EndsIn: &remaining,

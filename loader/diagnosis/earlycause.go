@@ -28,7 +28,7 @@ func (w *wait) firstStepCause() *fault.Error {
 	case w.Planned > 0:
 		sentence += ": more documents are needed"
 	default:
-		sentence += ": " + humanize.Are(int(p.PackCounts.Documents), "document") + " there"
+		sentence += ": " + humanize.Are(int(p.PackCounts.Documents), "document") + " buffered"
 	}
 	detail := w.describeShortage()
 	if p.Shortage.Flushes {
@@ -76,11 +76,11 @@ func (w *wait) describeShortage() string {
 	if s.Early {
 		place := "left"
 		if w.Planned == 0 {
-			place = "there"
+			place = "buffered"
 		}
 		return fmt.Sprintf("%s %s, a step has %s", humanize.Are(s.Packed, "row"), place, humanize.Count(s.Needed)) + more
 	}
-	text := fmt.Sprintf("%s needed, %s there", humanize.Things(s.Needed, "row"), humanize.Count(s.Packed))
+	text := fmt.Sprintf("%s needed, %s buffered", humanize.Things(s.Needed, "row"), humanize.Count(s.Packed))
 	if s.Held > 0 {
 		text += fmt.Sprintf(" and %s held back", humanize.Count(s.Held))
 	}

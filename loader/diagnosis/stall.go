@@ -272,7 +272,7 @@ func (w *wait) checkRankBehind() *fault.Error {
 	steps := humanize.Things(int(w.Step-min(w.Step, b.Step)), "step")
 	return stallError(fault.RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.Name(), b.Job, steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.Options.Ahead),
-		"look at that rank; planning continues when it reads on",
+		"look at that rank; planning continues when it requests further steps",
 		map[string]string{"rank": strconv.Itoa(b.Rank), "world": strconv.Itoa(b.World),
 			"rank_step": strconv.FormatUint(b.Step, 10)})
 }
@@ -452,7 +452,7 @@ func (w *wait) checkPoolFilling() *fault.Error {
 			sentence += " in about " + humanize.Time(
 				time.Duration(float64(lacks.Documents)/w.Rates.Documents*float64(time.Second)))
 		}
-		sentence += fmt.Sprintf(": %s needed, %s there", humanize.Things(lacks.Needed, "row"), humanize.Count(lacks.Packed))
+		sentence += fmt.Sprintf(": %s needed, %s buffered", humanize.Things(lacks.Needed, "row"), humanize.Count(lacks.Packed))
 	}
 	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s",
 		w.describeShortage(), f["pool"], f["window"], f["queued_rows"])
@@ -545,7 +545,7 @@ func addShortageFacts(s planner.Shortage, facts map[string]string) {
 	if s.Needed == 0 {
 		return // no figures exist yet
 	}
-	facts["rows_needed"], facts["rows_there"] = strconv.Itoa(s.Needed), strconv.Itoa(s.Packed)
+	facts["rows_needed"], facts["rows_ready"] = strconv.Itoa(s.Needed), strconv.Itoa(s.Packed)
 	if s.Documents > 0 {
 		facts["documents_needed"] = strconv.FormatInt(s.Documents, 10)
 	}

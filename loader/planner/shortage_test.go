@@ -37,7 +37,7 @@ func TestPlanner_ShortageIsRowsBeforeNextStep(t *testing.T) {
 					rows := int(after.Rows - before.Rows)
 					switch lacks := s.Needed - s.Packed; {
 					case lacks < 1:
-						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, s.Needed, s.Packed)
+						t.Fatalf("before document %d: %d rows needed, %d buffered", a.Sequence, s.Needed, s.Packed)
 					case len(steps) > 0 && rows < lacks:
 						t.Fatalf("document %d: a step came with %d rows, %d were said to lack", a.Sequence, rows, lacks)
 					case len(steps) == 0 && rows >= lacks && len(c.Packing.Buckets) == 1:

@@ -224,7 +224,7 @@ func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step 
 func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Job) }
 func (c End) String() string     { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
 func (c Foreign) String() string { return fmt.Sprintf("mark of the foreign record %d", c.Position) }
-func (c Term) String() string    { return fmt.Sprintf("begin of the term of %q", c.Daemon) }
+func (c Term) String() string    { return fmt.Sprintf("start of the term of %q", c.Daemon) }
 
 func requesterSuffix(by string) string {
 	if by == "" {

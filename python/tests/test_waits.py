@@ -74,7 +74,7 @@ def slow() -> Iterator[Slow]:
 
 
 def dry(rows: int) -> dict[str, object]:
-    return {"reason": "SOURCE_DRY", "message": f"{rows} there", "do": "publish", "facts": {"rows_there": str(rows)}}
+    return {"reason": "SOURCE_DRY", "message": f"{rows} there", "do": "publish", "facts": {"rows_ready": str(rows)}}
 
 
 def reading_on(reader: Iterator[loaderd.Step]) -> Callable[[], loaderd.Step]:
@@ -100,7 +100,7 @@ def test_a_wait_names_its_cause_again_when_it_changes(
         wait_for(lambda: len(slow.asked) > 3)
         (only,) = warnings()
         assert only == 'step 0 of run "r" for rank 0 of 1 not received after 0 s: 310 there; publish (SOURCE_DRY)'
-        slow.cause = {"reason": "POOL_FILLING", "message": "400 there", "do": "wait", "facts": {"rows_there": "400"}}
+        slow.cause = {"reason": "POOL_FILLING", "message": "400 there", "do": "wait", "facts": {"rows_ready": "400"}}
         wait_for(lambda: len(warnings()) == 2)
         assert warnings()[1].endswith(": 400 there; wait (POOL_FILLING)")
         slow.cause = {}
@@ -166,7 +166,7 @@ def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow)
     slow.cause = dry(310)
     with Client(slow.url, timeout=1) as client, pytest.raises(loaderd.SourceDryError, match="310 there") as caught:
         next(client)
-    assert caught.value.facts == {"rows_there": "310"}
+    assert caught.value.facts == {"rows_ready": "310"}
 
 
 def test_nobody_there(warnings: Callable[[], list[str]]) -> None:

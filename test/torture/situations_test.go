@@ -159,7 +159,7 @@ func (s *scenario) shown() (api.Status, error) {
 }
 
 // says waits until the page shows a health and sentence, and checks that the Flight action returns the same.
-func (s *scenario) says(health diagnosis.Health, sentence string) api.Status {
+func (s *scenario) expect(health diagnosis.Health, sentence string) api.Status {
 	s.Helper()
 	want := regexp.MustCompile("^" + sentence)
 	var status api.Status
@@ -190,7 +190,7 @@ func (s *scenario) says(health diagnosis.Health, sentence string) api.Status {
 }
 
 // told waits for the error of a rank, which contains the sentence of the verdict.
-func (s *scenario) told(ended <-chan error, v diagnosis.Verdict) {
+func (s *scenario) expectError(ended <-chan error, v diagnosis.Verdict) {
 	s.Helper()
 	select {
 	case err := <-ended:
@@ -230,34 +230,34 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 	}{
 		{"no publisher, no reader", nil, func(s *scenario) {
 			s.open()
-			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
+			s.expect(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
 		{"no reader", nil, func(s *scenario) {
 			s.open()
 			s.publish(300, "")
-			s.says(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
+			s.expect(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
 		}},
-		{"the first step is to come", nil, func(s *scenario) {
+		{"no step is planned yet", nil, func(s *scenario) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			for range 3 {
 				s.publish(4, "")
 				s.every(time.Second)(0)
 			}
-			s.says(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
+			s.expect(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
 		}},
 		{"a dry stream", nil, func(s *scenario) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`).Verdict)
+			s.expectError(ended, s.expect(diagnosis.Waiting, `Waiting for documents, \d+ s$`).Verdict)
 		}},
 		{"a dry source", mixed("code", "math"), func(s *scenario) {
 			s.open()
 			s.publish(500, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(diagnosis.Waiting, `Waiting for documents of source "math", \d+ s$`).Verdict)
+			s.expectError(ended, s.expect(diagnosis.Waiting, `Waiting for documents of source "math", \d+ s$`).Verdict)
 		}},
 		{"all sources rest", func(c *config.Config) {
 			mixed("code", "math")(c)
@@ -267,7 +267,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.publish(40, "code")
 			s.publish(40, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.told(ended, s.says(diagnosis.Waiting,
+			s.expectError(ended, s.expect(diagnosis.Waiting,
 				`Waiting for documents of (any source|source "(code|math)", \d+ s)$`).Verdict)
 		}},
 		{"no source that has documents has a weight", mixed("code", "math"), func(s *scenario) {
@@ -275,7 +275,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.publish(100, "code")
 			s.publish(100, "math")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.says(diagnosis.Waiting, `Waiting for documents of source`)
+			s.expect(diagnosis.Waiting, `Waiting for documents of source`)
 			if _, err := s.d.Run().SealSource(s.ctx, "math", ""); err != nil {
 				s.Fatal(err)
 			}
@@ -285,27 +285,27 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			}
 			s.publish(100, "code")
 			_ = ended
-			s.says(diagnosis.Waiting, `Waiting for a change of the mixture$`)
+			s.expect(diagnosis.Waiting, `Waiting for a change of the mixture$`)
 		}},
 		{"the ranks set the pace", nil, func(s *scenario) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, s.every(300*time.Millisecond))
 			s.rank(1, 2, s.every(300*time.Millisecond))
-			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
+			s.expect(diagnosis.Running, `Running: [0-9.]+k tokens/s, the ranks set the pace$`)
 		}},
 		{"the documents set the pace", nil, func(s *scenario) {
 			s.open()
 			s.rank(0, 1, func(uint64) {})
 			defer s.flow(func() { s.publish(32, "") })()
-			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
+			s.expect(diagnosis.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
 		{"a slow rank", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scenario) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
 			s.rank(1, 2, s.every(time.Second))
-			status := s.says(diagnosis.Running,
+			status := s.expect(diagnosis.Running,
 				`Running: [0-9.]+k tokens/s, rank 1 of 2 of job "trainer" holds the others \(\d steps behind\)$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].Lag == 0 {
 				s.Errorf("ranks %+v", status.Ranks)
@@ -320,7 +320,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.told(ended, s.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
+			s.expectError(ended, s.expect(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "\w+", \d+ steps behind$`).Verdict)
 		}},
 		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scenario) {
 			s.open()
@@ -351,7 +351,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			}
 			<-stands
 			both[1].Close() // as its kernel does
-			status := s.says(diagnosis.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
+			status := s.expect(diagnosis.Failing, `Rank 1 of 2 of job "ddp" has not consumed step (1\d|20) for \d+ s$`)
 			if len(status.Ranks) != 2 || status.Ranks[1].State != "absent" || status.Ranks[1].Unit != api.UnitRead ||
 				status.Verdict.Reason != fault.RankMissing || len(status.Jobs) != 1 || !status.Jobs[0].Failing {
 				s.Errorf("%+v, %+v, %+v", status.Verdict, status.Jobs, status.Ranks)
@@ -362,12 +362,12 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
 			ended := s.rank(0, 1, func(uint64) {})
-			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
+			s.expect(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 			s.link.Cut()
-			s.says(diagnosis.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
+			s.expect(diagnosis.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
 			_ = ended
 			s.link.Restore()
-			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
+			s.expect(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
 		{"poison documents", nil, func(s *scenario) {
 			s.open()
@@ -376,7 +376,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.publish(32, "")
 				natstest.Publish(s.T, s.d.Store(), poison(8)...)
 			})()
-			status := s.says(diagnosis.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
+			status := s.expect(diagnosis.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
 			if !strings.Contains(status.Verdict.Advice, "loaderd dlq") {
 				s.Errorf("%+v", status.Verdict)
 			}
@@ -390,14 +390,14 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.publish(16, "")
 				s.every(300 * time.Millisecond)(0)
 			}
-			s.says(diagnosis.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
+			s.expect(diagnosis.Failing, `Running: .*; \d+ % of the documents cannot be decoded$`)
 		}},
 		{"ended", nil, func(s *scenario) {
 			s.open()
 			s.publish(100, "")
 			ended := s.rank(0, 1, func(uint64) {})
 			daemontest.Seal(s.T, s.d)
-			s.says(diagnosis.Running, `Ended at step 4$`)
+			s.expect(diagnosis.Running, `Ended at step 4$`)
 			if err := <-ended; err != nil {
 				s.Error(err)
 			}
@@ -407,13 +407,13 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			s.publish(300, "")
 			s.rank(0, 1, s.every(3*time.Second))
 			daemontest.Seal(s.T, s.d)
-			s.says(diagnosis.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
+			s.expect(diagnosis.Running, `All 10 steps are planned: rank 0 of 1 of job "trainer" has been sent \d+$`)
 		}},
 		{"the document stream is created again", nil, func(s *scenario) {
 			s.remote()
 			s.open()
 			publishRows(s.T, s.server.Store(), 100, "")
-			s.says(diagnosis.Waiting, ``)
+			s.expect(diagnosis.Waiting, ``)
 			js := s.server.Store().JetStream()
 			if err := js.DeleteStream(s.ctx, "DOCS"); err != nil {
 				s.Fatal(err)
@@ -446,7 +446,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 			if _, err := js.UpdateStream(s.ctx, wrong); err != nil {
 				s.Fatal(err)
 			}
-			s.says(diagnosis.Failing, `Running: .*; something is wrong with the document stream$`)
+			s.expect(diagnosis.Failing, `Running: .*; something is wrong with the document stream$`)
 		}},
 		{longest, nil, func(s *scenario) {
 			s.open()
@@ -456,7 +456,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.says(diagnosis.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
+			s.expect(diagnosis.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
 		}},
 	} {
 		if x.name == longest && !testscale.All() {
@@ -549,8 +549,8 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		})
 		v.kill()
 		v.start()
-		v.scenario(t).says(diagnosis.Waiting, `Replaying after a restart: at document \d+ of 6000$`)
-		v.scenario(t).says(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
+		v.scenario(t).expect(diagnosis.Waiting, `Replaying after a restart: at document \d+ of 6000$`)
+		v.scenario(t).expect(diagnosis.Waiting, `Waiting for documents|Planning ahead`)
 	})
 	t.Run("the disk is full", func(t *testing.T) {
 		v := newVictim(t, settled(t))
@@ -563,7 +563,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 				v.room(1)
 			}
 		})
-		s.says(diagnosis.Failing, `Waiting for the disk, \d+ s$`)
+		s.expect(diagnosis.Failing, `Waiting for the disk, \d+ s$`)
 		v.kill()
 	})
 	t.Run("the daemon that plans is stopped", func(t *testing.T) {
@@ -582,7 +582,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		second.do("stats", map[string]any{})
 		publishRows(t, alone.Store(), 100, "")
 		s := second.scenario(t)
-		status := s.says(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		status := s.expect(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
 		daemontest.Eventually(t, func() bool { status, _ = s.shown(); return len(status.Daemons) == 2 })
 		leads := func(name string) bool {
 			status, _ := s.shown()
@@ -599,7 +599,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 		first.signal(syscall.SIGSTOP)
 		defer first.signal(syscall.SIGCONT)
 		daemontest.Eventually(t, func() bool { return leads(second.uri()) })
-		s.says(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
+		s.expect(diagnosis.Waiting, `Waiting for documents|Waiting for ranks|Planning ahead`)
 		daemontest.Eventually(t, func() bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {

@@ -198,7 +198,7 @@ var faults = []injection{
 	}},
 	{"the leader is cut off", func(f *fleet, r *rand.Rand, _ int) { f.isolate(r, f.mightLead()) }},
 	{"a member is cut off", func(f *fleet, r *rand.Rand, i int) { f.isolate(r, i) }},
-	{"what others say to a member arrives late", func(f *fleet, r *rand.Rand, i int) {
+	{"messages to a member arrive late", func(f *fleet, r *rand.Rand, i int) {
 		late := time.Duration(100+r.IntN(600)) * time.Millisecond
 		f.between(i, func(l *natstest.Link) { l.Delay(late, 0) }, func(l *natstest.Link) { l.Delay(0, late) })
 		f.wait(r, 2000, 6000)
