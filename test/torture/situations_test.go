@@ -244,7 +244,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 				s.publish(4, "")
 				s.every(time.Second)(0)
 			}
-			s.expect(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ there$`)
+			s.expect(diagnosis.Waiting, `First step in about \d+ s: 32 rows needed, \d+ buffered$`)
 		}},
 		{"a dry stream", nil, func(s *scenario) {
 			s.open()
