@@ -159,7 +159,8 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 
 // depose takes the lease away from the current leader.
 func (m *machine) depose(rt *rapid.T) {
-	m.cluster.depose(rapid.SampledFrom([]leaseLoss{lossReported, lossSuspected, lossUnnoticed}).Draw(rt, "loss of the lease"))
+	losses := []leaseLoss{lossReported, lossSuspected, lossUnnoticed}
+	m.cluster.depose(rapid.SampledFrom(losses).Draw(rt, "loss of the lease"))
 }
 
 // wait lets time pass, so that the daemons receive heartbeats and forget silent daemons.

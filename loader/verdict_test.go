@@ -231,7 +231,8 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		w.odd(oddDocs{status: down, stuck: true})
 	}, func(j verdictTest) {
 		time.Sleep(2 * time.Second)
-		v := j.expect(diagnosis.Failing, "Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
+		v := j.expect(diagnosis.Failing,
+			"Waiting for NATS: the document stream is out of reach, 0 s", diagnosis.LimitDocuments)
 		if v.Detail != "the cable is out" {
 			j.Errorf("%+v", v)
 		}

@@ -452,7 +452,8 @@ func (w *wait) checkPoolFilling() *fault.Error {
 			sentence += " in about " + humanize.Time(
 				time.Duration(float64(lacks.Documents)/w.Rates.Documents*float64(time.Second)))
 		}
-		sentence += fmt.Sprintf(": %s needed, %s buffered", humanize.Things(lacks.Needed, "row"), humanize.Count(lacks.Packed))
+		sentence += fmt.Sprintf(": %s needed, %s buffered",
+			humanize.Things(lacks.Needed, "row"), humanize.Count(lacks.Packed))
 	}
 	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s",
 		w.describeShortage(), f["pool"], f["window"], f["queued_rows"])

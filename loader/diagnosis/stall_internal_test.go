@@ -147,7 +147,9 @@ func TestWait_CauseNeedsEvidence(t *testing.T) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "10 documents behind"},
 		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, fault.CauseUnknown, ""},
-		{"documents flow", func(w *wait) { w.Report.IdleTime = time.Second }, fault.PoolFilling, "10 rows needed, 4 buffered"},
+		{"documents flow", func(w *wait) {
+			w.Report.IdleTime = time.Second
+		}, fault.PoolFilling, "10 rows needed, 4 buffered"},
 		{"reading begins", func(w *wait) {
 			w.Report.SourceAge, w.Report.IdleTime = time.Second, time.Second
 		}, fault.PoolFilling, "reading begins, 40 documents stored"},
