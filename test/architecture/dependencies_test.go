@@ -12,6 +12,7 @@ import (
 
 // TestArchitecture_NamesDirectDependencies compares the table of libraries with go.mod.
 func TestArchitecture_NamesDirectDependencies(t *testing.T) {
+	t.Chdir(root)
 	read := func(name string) string {
 		text, err := os.ReadFile(name)
 		if err != nil {

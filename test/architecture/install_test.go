@@ -14,6 +14,7 @@ var fromIndex = regexp.MustCompile("pip install [^`\\n#]*\\bloaderd[^`\\n]*")
 
 // No package index has loaderd, so pages and messages install it from a checkout, or from the wheels of make dist.
 func TestPages_InstallFromNoIndex(t *testing.T) {
+	t.Chdir(root)
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("%d pages, %v", len(pages), err)

@@ -65,6 +65,7 @@ var beyond = map[string]int{
 }
 
 func TestLimits_AreKept(t *testing.T) {
+	t.Chdir(root)
 	got := map[string]int{}
 	sizes, err := measure(".")
 	if err != nil {
@@ -201,6 +202,7 @@ func receiver(x ast.Expr) string {
 
 // No line exceeds maxColumns, except in raw strings, preformatted comments, and generated files.
 func TestLineWidth_IsBounded(t *testing.T) {
+	t.Chdir(root)
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -256,6 +258,7 @@ func longLines(source []byte) (long []int) {
 }
 
 func TestLineWidth_LongLinesAreDetected(t *testing.T) {
+	t.Chdir(root)
 	long := strings.Repeat("x", maxColumns)
 	source := "package p\n\n// " + long + "\nvar a = \"" + long + "\"\n\n//\t" + long + "\nvar b = `\n" + long + "x\n`\n"
 	if diff := cmp.Diff([]int{3, 4}, longLines([]byte(source))); diff != "" {
@@ -265,6 +268,7 @@ func TestLineWidth_LongLinesAreDetected(t *testing.T) {
 
 // measure counts correctly in a small package.
 func TestLimits_Count(t *testing.T) {
+	t.Chdir(root)
 	const source = `package p
 type s struct { a, b int; t }
 type t[V any] struct { V }

@@ -26,12 +26,14 @@ var (
 // TestLinks_TargetsExist checks that the targets of links exist, with their anchors, and so does every page of docs/
 // that code, scripts and pages name.
 func TestLinks_TargetsExist(t *testing.T) {
+	t.Chdir(root)
 	for _, b := range brokenLinks(t, os.DirFS(".")) {
 		t.Error(b)
 	}
 }
 
 func TestLinks_BrokenLinksAreDetected(t *testing.T) {
+	t.Chdir(root)
 	got := brokenLinks(t, fstest.MapFS{
 		"README.md": {
 			Data: []byte(

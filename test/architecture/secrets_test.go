@@ -27,12 +27,14 @@ var secretArguments = []*regexp.Regexp{
 // TestPages_ShowNoSecretAsArgument searches pages, examples and files for operators. The help texts of commands are
 // in docs/commands.md.
 func TestPages_ShowNoSecretAsArgument(t *testing.T) {
+	t.Chdir(root)
 	for _, s := range shownSecrets(t, os.DirFS(".")) {
 		t.Error(s)
 	}
 }
 
 func TestPages_SecretArgumentsAreDetected(t *testing.T) {
+	t.Chdir(root)
 	got := shownSecrets(t, fstest.MapFS{
 		"README.md": {
 			Data: []byte(

@@ -16,6 +16,7 @@ var (
 
 // Each limit on the page of the threat model names an existing test.
 func TestSecurityPage_NamesExistingTests(t *testing.T) {
+	t.Chdir(root)
 	written := map[string]bool{}
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
