@@ -39,7 +39,7 @@ const (
 	// host are closed immediately. Clients of a cluster, with any number of processes behind one address, send
 	// identified requests.
 	unusedPerSecond = 16
-	unusedBurst     = 256
+	unusedBurst     = 64
 	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
 	openPerSecond = 64
 	openBurst     = 1024

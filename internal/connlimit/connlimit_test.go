@@ -217,7 +217,7 @@ func (s site) accepts(t *testing.T, host string, connections int, end func(*conn
 
 func TestListener_BoundsConnectionsWithoutRequest(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 4, MaxPerHost: 4})
-	const burst, many = 256, 2000
+	const burst, openBurst, many = 64, 1024, 2000
 	for host, bounded := range map[string]func(*connlimit.Conn){
 		"127.0.0.2": func(c *connlimit.Conn) { _ = c.Close() },
 		"127.0.0.3": func(c *connlimit.Conn) {
@@ -233,8 +233,8 @@ func TestListener_BoundsConnectionsWithoutRequest(t *testing.T) {
 		c.MarkServed()
 		_ = c.Close()
 	}
-	if n := s.accepts(t, "127.0.0.5", many, served); n < 4*burst || n == many {
-		t.Errorf("%d of %d connections with a request are accepted, want %d and some", n, many, 4*burst)
+	if n := s.accepts(t, "127.0.0.5", many, served); n < openBurst || n == many {
+		t.Errorf("%d of %d connections with a request are accepted, want %d and some", n, many, openBurst)
 	}
 	used := func(c *connlimit.Conn) {
 		c.BeginIdentified()()
