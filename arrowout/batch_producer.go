@@ -32,7 +32,11 @@ type batchProducer struct {
 	batchBytes int // bytes per batch
 	metrics    *metrics
 	session    *session.Session
+	tracker    ReadTracker // nil: nothing yields to readers
 }
+
+// readyWait is the longest wait for a step that counts as ready.
+const readyWait = time.Millisecond
 
 // produceBatches sends every batch to out. It returns nil after the last requested step or at the end of the run,
 // otherwise the first error or the cause of ctx.
@@ -59,7 +63,7 @@ func (r *batchProducer) produceBatches(ctx context.Context, reader Reader, out c
 		batch.CountStep(&about, step, r.encoder.Sources)
 		for i, p := range parts {
 			about.Part = i
-			s, err := r.assembleBatch(ctx, step, p, about)
+			s, err := r.assembleBatch(ctx, step, p, about, waited < readyWait)
 			if i == 0 {
 				r.metrics.observeWait(waited, s.tracedDocuments)
 			}
@@ -77,9 +81,10 @@ func (r *batchProducer) produceBatches(ctx context.Context, reader Reader, out c
 	return nil
 }
 
-// assembleBatch assembles one part of a step, once memory is available for it.
+// assembleBatch assembles one part of a step, once memory is available for it. ready is whether the step was ready when
+// the reader came to it.
 func (r *batchProducer) assembleBatch(ctx context.Context, step *plan.Step, p batch.Part,
-	about api.Metadata) (s outgoingBatch, err error) {
+	about api.Metadata, ready bool) (s outgoingBatch, err error) {
 	start := time.Now()
 	charge, err := r.session.Acquire(ctx, p.MemoryBound(step, r.ticket.columns))
 	r.metrics.memoryWaitSeconds.Add(time.Since(start).Seconds())
@@ -91,6 +96,9 @@ func (r *batchProducer) assembleBatch(ctx context.Context, step *plan.Step, p ba
 			charge.Discard()
 		}
 	}()
+	if ready && r.tracker != nil {
+		defer r.tracker.BeginRead()()
+	}
 	s.assemblyStart = time.Now()
 	b, err := r.run.Assemble(ctx, step, p.First, p.Rows)
 	if err != nil {

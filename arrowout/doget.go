@@ -45,7 +45,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 		return err
 	}
 	r := &batchProducer{run: s.run, ticket: req, encoder: enc, batchBytes: s.batchBytes, metrics: s.metrics,
-		session: opened}
+		session: opened, tracker: s.tracker}
 	ready := make(chan outgoingBatch)
 	var failed error // set before ready is closed
 	go func() {

@@ -29,6 +29,7 @@ type service struct {
 	sessions   *session.Registry
 	bufferPool *batch.BufferPool
 	tracer     Tracer          // nil: documents are not traced
+	tracker    ReadTracker     // nil: nothing yields to readers
 	stopping   context.Context // ends when the server stops; its cause is sent to readers
 }
 

@@ -187,9 +187,18 @@ type Tracer interface {
 // SetTracer sets the receiver of sampled documents. Call it before Start, if the run's documents have traces.
 func (s *Server) SetTracer(t Tracer) { s.service.tracer = t }
 
-// Gate has the permitted identities, Certificates the server's certificates. Both are reread by their Reload methods,
-// which end no stream.
-// Gate returns the authenticator of the server.
+// ReadTracker is told when readers are served, so that other work can yield to them.
+type ReadTracker interface {
+	// BeginRead records that a batch of a step is assembled for a reader, until done is called.
+	BeginRead() (done func())
+}
+
+// SetReadTracker sets the receiver of reads. Reads of steps that were not ready are left out, because such a reader
+// waits for documents. Call it before Start.
+func (s *Server) SetReadTracker(t ReadTracker) { s.service.tracker = t }
+
+// Gate returns the authenticator of the server, with the permitted identities. Its Reload method rereads them and ends
+// no stream.
 func (s *Server) Gate() *auth.Authenticator { return s.gate }
 
 // Certificates returns the certificates of the server.

@@ -208,6 +208,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 	if d.tracer != nil {
 		d.flight.SetTracer(d.tracer)
 	}
+	d.flight.SetReadTracker(d.store)
 	d.monitor = d.newMonitor(name, events, steps)
 	d.flight.SetStatusProvider(d.monitor)
 	if err := d.flight.Start(); err != nil {
