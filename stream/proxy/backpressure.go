@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"context"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -10,70 +10,114 @@ import (
 
 // The server queues documents that producers publish faster than it stores them, and drops documents beyond its
 // queue. It syncs its disk for each document or batch, and readers wait for that. The proxy therefore applies
-// backpressure: it stops reading from producers while too many documents are not stored, and gives readers priority.
+// backpressure: it stops reading from producers while too many documents are not stored, and delays all of them while
+// readers are served.
 const (
 	// partMessages and partBytes bound the documents of a connection that count as a part. An atomic batch of at
 	// least partMessages documents is one part, because the server syncs its disk once for it. A smaller batch
 	// counts as a document.
-	partMessages = 32
+	partMessages = 16
 	partBytes    = 1 << 20
 	// maxUnstoredParts bounds the parts of all producers that are not stored yet.
 	maxUnstoredParts = 8
-	// delayFactor delays producers if readers have read while a part of single documents was stored: the part counts as
-	// not stored for another delayFactor times the duration of storing it.
-	delayFactor = 6
-	maxDelay    = 3 * time.Second
+	// producerShare is the inverse of the share of time in which producers may delay readers. If reads were in progress
+	// for some time while a part was stored, the next part follows after producerShare times that time, at most
+	// maxDelay.
+	producerShare = 10
+	maxDelay      = 3 * time.Second
 	// storedTimeout bounds the wait for a part if the server does not respond.
 	storedTimeout = 30 * time.Second
 )
 
-// readCounter counts the reads that readers wait for.
-type readCounter struct{ open, done atomic.Int64 }
-
-// producerDelay returns how long producers yield to readers after a part. took is how long storing it took, and done
-// the number of completed reads when that began.
-func (r *readCounter) producerDelay(done int64, took time.Duration) time.Duration {
-	if r.open.Load() == 0 && r.done.Load() == done {
-		return 0
-	}
-	return min(delayFactor*took, maxDelay)
+// pacer spaces the parts of all producers while readers are served. Both need the processors and the disk, and the
+// server reads no document while it syncs.
+type pacer struct {
+	mu       sync.Mutex
+	reads    int           // in progress
+	changed  time.Time     // when readTime was updated
+	readTime time.Duration // how long reads were in progress, until changed
+	overlap  time.Duration // how long reads were in progress while the last part was stored
+	next     time.Time     // when the next part may follow
 }
 
-// BeginRead records that readers wait for documents of the server, until done is called. Producers yield to them.
-func (p *Proxy) BeginRead() (done func()) {
-	p.reads.open.Add(1)
-	return func() {
-		p.reads.done.Add(1)
-		p.reads.open.Add(-1)
+// addReads adds n to the number of reads. It returns how long reads were in progress so far.
+func (c *pacer) addReads(n int) time.Duration {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := time.Now()
+	if c.reads > 0 {
+		c.readTime += now.Sub(c.changed)
 	}
+	c.changed = now
+	c.reads += n
+	return c.readTime
+}
+
+// beginPart records that a part is being stored, until stored is called.
+func (c *pacer) beginPart() (stored func()) {
+	before := c.addReads(0)
+	return func() {
+		overlap := c.addReads(0) - before
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.overlap = overlap
+	}
+}
+
+// wait waits until the next part may follow.
+func (c *pacer) wait(ctx context.Context) error {
+	c.mu.Lock()
+	now := time.Now()
+	at := now
+	if c.next.After(now) {
+		at = c.next
+	}
+	c.next = at.Add(min(producerShare*c.overlap, maxDelay))
+	c.mu.Unlock()
+	if at == now {
+		return nil
+	}
+	timer := time.NewTimer(at.Sub(now))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// BeginRead records that readers are served, until done is called. Producers yield to them.
+func (p *Proxy) BeginRead() (done func()) {
+	p.pacer.addReads(1)
+	return func() { p.pacer.addReads(-1) }
 }
 
 // partCounter counts single documents of a connection since its last part.
 type partCounter struct{ messages, bytes int }
 
 // add counts a document, or the last one of a batch with the given number of documents. It reports whether a part is
-// complete, and whether that part is a batch.
-func (w *partCounter) add(size, documents int) (complete, batch bool) {
+// complete.
+func (w *partCounter) add(size, documents int) (complete bool) {
 	if documents >= partMessages {
-		return true, true
+		return true
 	}
 	w.messages++
 	w.bytes += size
 	if w.messages < partMessages && w.bytes < partBytes {
-		return false, false
+		return false
 	}
 	w.messages, w.bytes = 0, 0
-	return true, false
+	return true
 }
 
 // awaitCapacity counts a forwarded document, or the last one of a batch with the given number of documents. It waits
-// while too many documents are not stored.
+// while too many documents are not stored, and while producers yield to readers.
 func (c *producer) awaitCapacity(m message, documents int) error {
 	if c.proxy.streams.forSubject(m.subject) == nil { // no document
 		return c.waitLimit(c.proxy.otherLimiter, 1)
 	}
-	complete, batch := c.partCounter.add(m.size, documents)
-	if !complete {
+	if !c.partCounter.add(m.size, documents) {
 		return nil
 	}
 	if err := c.serverWriter.Flush(); err != nil {
@@ -84,14 +128,10 @@ func (c *producer) awaitCapacity(m message, documents int) error {
 	}
 	c.proxy.goroutines.Go(func() {
 		defer c.proxy.partLimiter.Release(1)
-		began, done := time.Now(), c.proxy.reads.done.Load()
+		defer c.proxy.pacer.beginPart()()
 		c.proxy.awaitStored(m.subject)
-		if batch {
-			return
-		}
-		c.proxy.sleep(c.proxy.reads.producerDelay(done, time.Since(began)))
 	})
-	return nil
+	return c.proxy.pacer.wait(c.ctx)
 }
 
 // awaitStored returns when the server has stored the documents of a subject's stream that it has received so far. The
@@ -102,13 +142,4 @@ func (p *Proxy) awaitStored(subject string) {
 	defer cancel()
 	_, _ = p.options.Documents.RequestMsgWithContext(ctx,
 		&nats.Msg{Subject: subject, Header: nats.Header{nats.ExpectedStreamHdr: {"-"}}})
-}
-
-func (p *Proxy) sleep(long time.Duration) {
-	timer := time.NewTimer(long)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-p.ctx.Done():
-	}
 }

@@ -89,7 +89,7 @@ type Proxy struct {
 	idLimiter    *rate.Limiter
 	getLimiter   *semaphore.Weighted
 	partLimiter  *semaphore.Weighted // parts of documents that are not stored yet
-	reads        readCounter
+	pacer        pacer
 	otherLimiter *rate.Limiter // operations of producers other than publishing documents
 
 	ctx        context.Context

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -426,42 +427,74 @@ func TestProducer_BoundsUnstoredDocuments(t *testing.T) {
 	}
 }
 
-// A large batch is one part, for which producers do not yield. A small one counts as a document.
+// A large batch is one part. A small one counts as a document.
 func TestPartCounter_LargeBatchIsOnePart(t *testing.T) {
 	var w partCounter
-	add := func(size, documents int, wantComplete, wantBatch bool) {
+	add := func(size, documents int, want bool) {
 		t.Helper()
-		if complete, batch := w.add(size, documents); complete != wantComplete || batch != wantBatch {
-			t.Errorf("got a part: %t, a batch: %t; want %t, %t", complete, batch, wantComplete, wantBatch)
+		if complete := w.add(size, documents); complete != want {
+			t.Errorf("got a complete part: %t, want %t", complete, want)
 		}
 	}
-	add(1, partMessages, true, true)
-	add(1, partMessages-1, false, false)
+	add(1, partMessages, true)
+	add(1, partMessages-1, false)
 	for range partMessages - 2 {
-		add(1, 1, false, false)
+		add(1, 1, false)
 	}
-	add(1, partMessages, true, true)
-	add(1, 1, true, false)
-	add(partBytes, 1, true, false)
-	add(1, 1, false, false)
+	add(1, partMessages, true)
+	add(1, 1, true)
+	add(partBytes, 1, true)
+	add(1, 1, false)
 }
 
-func TestReads_ProducersYield(t *testing.T) {
-	p := New(nil, Options{})
-	yields := func(done int64, want time.Duration) {
-		t.Helper()
-		if got := p.reads.producerDelay(done, time.Millisecond); got != want {
-			t.Errorf("got %v, want %v", got, want)
+// While readers are served, producers get a share of the time: one part follows another after a multiple of the time in
+// which the last one delayed readers.
+func TestPacer_ProducersYieldToReaders(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := New(nil, Options{})
+		expectWait := func(want time.Duration) {
+			t.Helper()
+			start := time.Now()
+			if err := p.pacer.wait(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := time.Since(start); got != want {
+				t.Errorf("producers waited %v, want %v", got, want)
+			}
 		}
-	}
-	yields(0, 0)
-	done := p.BeginRead()
-	yields(0, delayFactor*time.Millisecond)
-	done()
-	yields(0, delayFactor*time.Millisecond)
-	yields(1, 0)
-	p.BeginRead()
-	if got := p.reads.producerDelay(1, time.Hour); got != maxDelay {
-		t.Errorf("got %v, want %v at most", got, maxDelay)
-	}
+		expectWait(0)
+
+		stored := p.pacer.beginPart()
+		time.Sleep(time.Hour) // without readers
+		read, other := p.BeginRead(), p.BeginRead()
+		time.Sleep(time.Millisecond)
+		stored()
+		time.Sleep(time.Millisecond) // without a part
+		read()
+		other()
+		expectWait(0) // the next part of one connection
+		expectWait(producerShare * time.Millisecond)
+		expectWait(producerShare * time.Millisecond)
+
+		stored = p.pacer.beginPart()
+		read = p.BeginRead()
+		time.Sleep(time.Hour)
+		read()
+		stored()
+		expectWait(0)
+		expectWait(maxDelay)
+
+		stored = p.pacer.beginPart()
+		time.Sleep(time.Hour) // without readers
+		stored()
+		expectWait(0)
+		expectWait(0)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		p.pacer.next = time.Now().Add(time.Hour)
+		cancel()
+		if err := p.pacer.wait(ctx); !errors.Is(err, context.Canceled) {
+			t.Errorf("a closed connection waits: %v", err)
+		}
+	})
 }
