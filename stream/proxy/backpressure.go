@@ -74,7 +74,7 @@ func (c *pacer) wait(ctx context.Context) error {
 	}
 	c.next = at.Add(min(producerShare*c.overlap, maxDelay))
 	c.mu.Unlock()
-	if at == now {
+	if at.Equal(now) {
 		return nil
 	}
 	timer := time.NewTimer(at.Sub(now))
