@@ -120,15 +120,15 @@ trap 'kill -9 $daemon 2>/dev/null || true' EXIT
 const story = `
 image /usr/bin/loaderd health --ready --wait 2m
 image $HEALTH
-seq 1 3000 | sed 's/.*/{"text": "document & is a short one, and yet it has some words", "id": "&"}/' | image /usr/bin/loaderd publish --data-dir /data/loaderd -
-image /usr/bin/loaderd seal --data-dir /data/loaderd
-image /usr/bin/loaderd ledger --data-dir /data/loaderd --step 0 | sed -n 1p
+seq 1 3000 | sed 's/.*/{"text": "document & is a short one, and yet it has some words", "id": "&"}/' | image /usr/bin/loaderd publish --daemon /data/loaderd -
+image /usr/bin/loaderd seal --daemon /data/loaderd
+image /usr/bin/loaderd ledger --daemon /data/loaderd --step 0 | sed -n 1p
 if image /usr/bin/touch /x 2>/dev/null; then echo there is a program beside loaderd; exit 1; fi
 grep -q '^Uid:[[:space:]]*65532' /proc/$daemon/status || { echo the daemon is another user; exit 1; }
 kill -TERM $daemon
 wait $daemon
 trap - EXIT
-image /usr/bin/loaderd run audit --data-dir /data/loaderd | sed -n 1p
+image /usr/bin/loaderd run audit --daemon /data/loaderd | sed -n 1p
 `
 
 // The image serves, publishes, reads a step and stops, with a read-only root, as a user other than root.

@@ -256,11 +256,8 @@ func (k *identityIndex) identifyByCertificate(verified *x509.Certificate) (Ident
 
 // ownTokenAdvice is the advice for an unknown caller of a daemon that requires the token of its data folder.
 const ownTokenAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and " +
-	"commands " +
-	"in the " +
-	"folder where the daemon was started, or set the data folder with LOADERD_STREAM__DIR or --data-dir, or the " +
-	"token with " +
-	"token= or --token-file; open a page with loaderd page"
+	"commands in the folder where the daemon was started, or set the data folder with LOADERD_STREAM__DIR or --daemon, " +
+	"or the token with token= or --token-file; open a page with loaderd page"
 
 // ownIdentity is the identity of a caller with the token of the data folder.
 var ownIdentity = Identity{Role: Operate, Shared: true}

@@ -29,28 +29,29 @@ func TestClusterMigrate_RunsContinueOnOtherServers(t *testing.T) {
 			t.Errorf("%v: exit status %d, %q, %q, want %d and %q", args, have, stdout, stderr, code, part)
 		}
 	}
-	refused(command.ExitUsage, "--to", "--data-dir", s.dir)
-	refused(command.ExitFailed, "run first is led by", "--data-dir", s.dir, "--to", near)
-	refused(command.ExitFailed, "run first is led by", "--nats", "nats://"+s.nats, "--data-dir", s.dir, "--to", near,
-		"--dry-run")
+	refused(command.ExitUsage, "--to", "--daemon", s.dir)
+	refused(command.ExitFailed, "run first is led by", "--daemon", s.dir, "--to", near)
+	refused(command.ExitFailed, "run first is led by", "--daemon", "nats://"+s.nats, "--set",
+		"stream.dir="+s.dir, "--to", near, "--dry-run")
 	stop()
 	stop = s.serve("--run", "second")
 	s.does("seal")
 	s.read()
 	stop()
 
-	refused(command.ExitFailed, "absent", "--data-dir", s.dir, "--to", near, "--run", "absent")
+	refused(command.ExitFailed, "absent", "--daemon", s.dir, "--to", near, "--run", "absent")
 	says := func(want string, args ...string) {
 		t.Helper()
 		if said := s.does(append([]string{"cluster", "migrate"}, args...)...); !strings.Contains(said, want) {
 			t.Errorf("output of %v: %q, want %q", args, said, want)
 		}
 	}
-	says("to be copied: 6 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")
-	says("with 2 runs (first, second)", "--data-dir", s.dir, "--to", near)
-	refused(command.ExitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
-	says("with 1 run (first)", "--nats", near, "--to", far, "--run", "first")
-	if said := s.does("run", "list", "--nats", far); !strings.Contains(said, "first") || strings.Contains(said, "second") {
+	says("to be copied: 6 streams with 2 runs (first, second)", "--daemon", s.dir, "--to", near, "--dry-run")
+	says("with 2 runs (first, second)", "--daemon", s.dir, "--to", near)
+	refused(command.ExitFailed, "there is such a stream already", "--daemon", s.dir, "--to", near)
+	says("with 1 run (first)", "--daemon", near, "--to", far, "--run", "first")
+	said := s.does("run", "list", "--daemon", far)
+	if !strings.Contains(said, "first") || strings.Contains(said, "second") {
 		t.Errorf("the runs are %s", said)
 	}
 

@@ -73,9 +73,10 @@ func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 		rows  []int
 		pool  int
 	}{
-		{"all", []string{"--nats", natstest.URL(s.Store())}, [3]int{4, 3 + 2 + 101 + 4, 101}, "stream DOCS, sequences 2 to 7",
+		{"all", []string{"--daemon", natstest.URL(s.Store())}, [3]int{4, 3 + 2 + 101 + 4, 101},
+			"stream DOCS, sequences 2 to 7",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
-		{"the first", []string{"--nats", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3},
+		{"the first", []string{"--daemon", natstest.URL(s.Store()), "-n", "2"}, [3]int{2, 5, 3},
 			"stream DOCS, sequences 2 to 3",
 			[]int{1024, 2048, 4096, 8192, 16384}, 4096},
 		{"as the daemon packs", []string{"-c",
@@ -84,7 +85,7 @@ func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{64}, 7},
 		{"other than the daemon packs", []string{"--length", "32", "-c",
 			writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
-			"--nats", natstest.URL(s.Store())},
+			"--daemon", natstest.URL(s.Store())},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
 	} {
 		t.Run(x.name, func(t *testing.T) {
@@ -131,13 +132,14 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 		code int
 		want string
 	}{
-		"no stream": {[]string{"--nats", url}, command.ExitFailed,
+		"no stream": {[]string{"--daemon", url}, command.ExitFailed,
 			"stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
-		"no such tokenizer": {[]string{"--nats", url, "--tokenizer", "gpt7"}, command.ExitUsage, "tokenizer.name: \"gpt7\""},
-		"a bad setting":     {[]string{"--nats", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
+		"no such tokenizer": {[]string{"--daemon", url, "--tokenizer", "gpt7"}, command.ExitUsage,
+			"tokenizer.name: \"gpt7\""},
+		"a bad setting":     {[]string{"--daemon", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
 		"no such file":      {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
-		"a negative number": {[]string{"--nats", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
-		"a column as well":  {[]string{"--nats", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
+		"a negative number": {[]string{"--daemon", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
+		"a column as well":  {[]string{"--daemon", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
 	} {
 		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {
 			t.Errorf("%s: exit %d, %s; want %s", name, code, said, x.want)
@@ -149,7 +151,7 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := compare("--nats", url); code != command.ExitFailed ||
+	if code, said := compare("--daemon", url); code != command.ExitFailed ||
 		!strings.Contains(said, "read stream DOCS: it holds no documents yet") {
 		t.Errorf("without documents: exit %d, %s", code, said)
 	}
@@ -169,7 +171,7 @@ func (s *site) compareAsServed(t *testing.T) {
 		dir := t.TempDir()
 		t.Setenv("LOADERD_STREAM__DIR", s.dir) // the folder that holds the token
 		var out, stderr bytes.Buffer
-		args := append([]string{"compare", "--from-stream", "--nats", "nats://" + s.nats, "--methods", "concat", "--limit",
+		args := append([]string{"compare", "--from-stream", "--daemon", "nats://" + s.nats, "--methods", "concat", "--limit",
 			"40", "--out", dir}, x.args...)
 		if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK ||
 			!strings.Contains(stderr.String(), "those of run whole") {

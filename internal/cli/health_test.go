@@ -52,15 +52,15 @@ func TestHealth_ReportsReasonOfFailure(t *testing.T) {
 		want string
 	}{
 		{"is healthy", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
-		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed,
+		{"is not ready", []string{"--ready", "--daemon", plain.URL + "/"}, command.ExitFailed,
 			"loaderd: replaying the plan after a restart: at document 7\n"},
 		{"has a certificate of another name", []string{"-c", configured}, command.ExitOK, "ok\n"},
-		{"is named, and cannot be trusted", []string{"--http", secret.URL}, command.ExitFailed, "certificate"},
+		{"is named, and cannot be trusted", []string{"--daemon", secret.URL}, command.ExitFailed, "certificate"},
 		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage,
 			`http.listen: "127.0.0.1:0": want a fixed port`},
 		{"has a wrong setting", []string{"--set", "http.lissten=x"}, command.ExitUsage, "did you mean http.listen"},
-		{"is absent", []string{"--http", "http://127.0.0.1:1"}, command.ExitFailed, "cannot reach the daemon: "},
-		{"is no URL", []string{"--http", "http://%"}, command.ExitUsage, "--http: "},
+		{"is absent", []string{"--daemon", "http://127.0.0.1:1"}, command.ExitFailed, "cannot reach the daemon: "},
+		{"is no URL", []string{"--daemon", "http://%"}, command.ExitUsage, "--daemon: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if code, said := asked(t, test.args...); code != test.code || !strings.Contains(said, test.want) {
@@ -81,7 +81,7 @@ func TestHealth_WaitRepeatsRequest(t *testing.T) {
 		fmt.Fprintln(w, "ready")
 	}))
 	t.Cleanup(server.Close)
-	if code, said := asked(t, "--ready", "--wait", "5m", "--http", server.URL); code != command.ExitOK ||
+	if code, said := asked(t, "--ready", "--wait", "5m", "--daemon", server.URL); code != command.ExitOK ||
 		said != "ready\n" || asks != 3 {
 		t.Errorf("status %d, %q after %d questions", code, said, asks)
 	}
@@ -92,7 +92,7 @@ func TestHealth_WaitRepeatsRequest(t *testing.T) {
 	}))
 	t.Cleanup(hung.Close)
 	var said bytes.Buffer
-	if code := Run(ctx, []string{"health", "--wait", "10h", "--http", hung.URL}, nil, &said,
+	if code := Run(ctx, []string{"health", "--wait", "10h", "--daemon", hung.URL}, nil, &said,
 		&said); code != command.ExitFailed {
 		t.Errorf("status %d, %q", code, said.String())
 	}

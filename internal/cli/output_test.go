@@ -48,14 +48,14 @@ func TestCommands_FailOnFullDisk(t *testing.T) {
 		outputFails(t, x.stdin, x.args...)
 	}
 	for _, args := range [][]string{nil, {"--json"}} {
-		outputFails(t, "", append([]string{"publish", "--nats", natstest.URL(documentServer(t)),
+		outputFails(t, "", append([]string{"publish", "--daemon", natstest.URL(documentServer(t)),
 			corpusFolder(t, map[string]string{"a.txt": "a"})}, args...)...)
 	}
 }
 
 // fullDisk checks the same for the commands that query a daemon.
 func (s *site) fullDisk(t *testing.T) {
-	flight := []string{"--flight", "grpc://" + s.flight, "--data-dir", s.dir}
+	flight := []string{"--daemon", s.dir}
 	for _, how := range [][]string{{"--step", "2"}, {"--step", "2", "--documents"}, {"--sequence", "1"},
 		{"--find", "nothing"}} {
 		for format := range ledger.Formats {

@@ -36,12 +36,12 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 		}
 		return strings.TrimSpace(out.String())
 	}
-	flight := []string{"--flight", "grpc://" + s.flight}
+	flight := []string{"--daemon", "grpc://" + s.flight}
 	with := func(args ...string) []string { return append(args, flight...) }
 
 	t.Chdir(t.TempDir()) // a folder in which no daemon was started
 	for _, args := range [][]string{{"seal"}, {"flush"}, {"run", "show"}, {"ledger", "--step", "0"}} {
-		loaderd(command.ExitFailed, "or set the data folder with LOADERD_STREAM__DIR or --data-dir", with(args...)...)
+		loaderd(command.ExitFailed, "or set the data folder with LOADERD_STREAM__DIR or --daemon", with(args...)...)
 	}
 	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
 	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "page")
@@ -49,11 +49,11 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 
 	t.Chdir(home)
 	loaderd(command.ExitOK, "flushed run ", with("flush")...)
-	link := loaderd(command.ExitOK, "http://"+page+"/#login=", "page", "--http", "http://"+page)
+	link := loaderd(command.ExitOK, "http://"+page+"/#login=", "page")
 	token := loaderd(command.ExitOK, "flight_", "token", "flight")
 
 	t.Chdir(t.TempDir())
-	loaderd(command.ExitOK, "flushed run ", with("flush", "--data-dir", s.dir)...)
+	loaderd(command.ExitOK, "flushed run ", "flush", "--daemon", s.dir)
 	t.Setenv("LOADERD_STREAM__DIR", s.dir)
 	loaderd(command.ExitOK, "flushed run ", with("flush")...)
 	loaderd(command.ExitUsage, "does not use the token of the data folder", "page", "--set", "flight.insecure=true")
@@ -98,7 +98,8 @@ func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- impostor.Serve(l) }()
-	if code, _, _ := s.loaderd("seal"); code != command.ExitFailed {
+	t.Setenv("LOADERD_STREAM__DIR", s.dir)
+	if code, _, _ := s.loaderd("seal", "--daemon", "grpc://"+s.flight); code != command.ExitFailed {
 		t.Errorf("exit status %d", code)
 	}
 	impostor.Stop()

@@ -13,10 +13,10 @@ import (
 func TestPublish_UnreachableServerFailsWithinWait(t *testing.T) {
 	address := natstest.FreeAddress(t)
 	var out, errs bytes.Buffer
-	code := Run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()},
+	code := Run(t.Context(), []string{"publish", "--daemon", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()},
 		nil, &out, &errs)
 	said := errs.String()
-	for _, part := range []string{address, "connection refused", "start loaderd serve", "--nats", "1s"} {
+	for _, part := range []string{address, "connection refused", "start loaderd serve", "--daemon", "1s"} {
 		if !strings.Contains(said, part) {
 			t.Errorf("error lacks %q: %s", part, said)
 		}
@@ -38,7 +38,7 @@ func TestPublish_WaitsForServer(t *testing.T) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- Run(t.Context(), []string{"publish", "--nats", url, "--wait", "1m", "-"},
+		ended <- Run(t.Context(), []string{"publish", "--daemon", url, "--wait", "1m", "-"},
 			strings.NewReader(`{"text":"one"}`), &out, stderr)
 	}()
 	<-stderr.found
@@ -52,7 +52,7 @@ func TestPublish_WaitsForServer(t *testing.T) {
 func TestPublish_WaitZeroTriesOnce(t *testing.T) {
 	srv := natstest.Start(t)
 	var out, errs bytes.Buffer
-	args := []string{"publish", "--nats", natstest.URL(srv.Store()), "--wait", "0s", "-"}
+	args := []string{"publish", "--daemon", natstest.URL(srv.Store()), "--wait", "0s", "-"}
 	if code := Run(t.Context(), args, strings.NewReader(`{"text":"one"}`), &out, &errs); code != 0 {
 		t.Errorf("exit status %d: %s", code, errs.String())
 	}

@@ -48,7 +48,7 @@ func texts(all []string) string {
 func TestFollow_PublishesNewFilesInOrder(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
-	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms",
+	args := []string{"publish", "--daemon", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms",
 		filepath.Join(dir, "*.jsonl")}
 	appears(t, dir, "b.jsonl", manyLines("b", 2))
 	appears(t, dir, "d.jsonl", manyLines("d", 1))
@@ -121,7 +121,7 @@ func TestFollow_KeepsOrderAfterKill(t *testing.T) {
 			fmt.Fprintf(&want, "%s %d;", name, line)
 		}
 	}
-	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every",
+	args := []string{"publish", "--daemon", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every",
 		"10ms", dir}
 	cmd, _ := loaderdProcess(args...)
 	if err := cmd.Start(); err != nil {

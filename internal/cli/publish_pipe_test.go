@@ -28,7 +28,7 @@ func fifo(t *testing.T) string {
 func TestPublish_StopsWhilePipeIsIdle(t *testing.T) {
 	s := documentServer(t)
 	path := fifo(t)
-	cmd, out := loaderdProcess("publish", "--nats", natstest.URL(s), path)
+	cmd, out := loaderdProcess("publish", "--daemon", natstest.URL(s), path)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +60,7 @@ func TestPublish_CommitsPartialBatchOfIdlePipe(t *testing.T) {
 	var out, errs bytes.Buffer
 	ended := make(chan int, 1)
 	go func() {
-		ended <- Run(t.Context(), []string{"publish", "--nats", natstest.URL(s), "-"}, r, &out, &errs)
+		ended <- Run(t.Context(), []string{"publish", "--daemon", natstest.URL(s), "-"}, r, &out, &errs)
 	}()
 	for i, line := range slices.Collect(strings.Lines(jsonLines(3))) {
 		if _, err := io.WriteString(w, line); err != nil {

@@ -85,7 +85,7 @@ func streamed(t *testing.T, s *stream.Store) []string {
 func publishes(t *testing.T, s *stream.Store, stdin string, args ...string) (int, publishing.Summary, string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	args = append([]string{"publish", "--json", "--nats", natstest.URL(s)}, args...)
+	args = append([]string{"publish", "--json", "--daemon", natstest.URL(s)}, args...)
 	code := Run(t.Context(), args, strings.NewReader(stdin), &out, &errs)
 	var sum publishing.Summary
 	if out.Len() > 0 {
@@ -129,7 +129,7 @@ func TestPublish_FolderTwiceStoresDocumentsOnce(t *testing.T) {
 		t.Errorf("again: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	var out, errs bytes.Buffer
-	args := []string{"publish", "--nats", natstest.URL(s), "--source", "web", "--id-column", "key", dir}
+	args := []string{"publish", "--daemon", natstest.URL(s), "--source", "web", "--id-column", "key", dir}
 	if code := Run(t.Context(), args, nil, &out, &errs); code != command.ExitOK ||
 		!strings.HasPrefix(out.String(), "already published: 4 documents") {
 		t.Errorf("in words: exit %d, %s%s", code, &out, &errs)
@@ -192,7 +192,7 @@ func TestPublish_ReportsFailures(t *testing.T) {
 		{"no such file", []string{filepath.Join(dir, "absent")}, command.ExitFailed, 0, []string{"absent"}},
 		{"bad source", []string{"--source", "a.b", bad}, command.ExitUsage, 0, []string{`"a.b"`, "--source"}},
 		{"bad format", []string{"--format", "xml", bad}, command.ExitUsage, 0, []string{`"xml"`, "--format"}},
-		{"bad address", []string{"--nats", "http://here", bad}, command.ExitUsage, 0, []string{"--nats", "http://here"}},
+		{"bad address", []string{"--daemon", "http://here", bad}, command.ExitUsage, 0, []string{"--daemon", "http://here"}},
 		{"certificate without key", []string{"--tls-cert", "a.pem", bad}, command.ExitUsage, 0, []string{"--tls-key"}},
 		{"bad fingerprint", []string{"--tokenizer-fingerprint", "sha256:00", bad}, command.ExitUsage, 0,
 			[]string{"--tokenizer-fingerprint", "64 hexadecimal"}},
@@ -314,7 +314,7 @@ func TestPublish_ResumesAfterKillWithoutDuplicates(t *testing.T) {
 func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...string) {
 	t.Helper()
 	s := documentServer(t)
-	importArgs := append([]string{"import", "--nats", natstest.URL(s)}, args...)
+	importArgs := append([]string{"import", "--daemon", natstest.URL(s)}, args...)
 	for _, stop := range []struct {
 		signal syscall.Signal
 		after  uint64
@@ -370,7 +370,7 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	ended := make(chan int, 1)
 	var out bytes.Buffer
 	go func() {
-		ended <- Run(ctx, []string{"publish", "--json", "--nats", natstest.URL(s), path},
+		ended <- Run(ctx, []string{"publish", "--json", "--daemon", natstest.URL(s), path},
 			strings.NewReader(jsonLines(30_000)), &out, stderr)
 	}()
 	<-stderr.found

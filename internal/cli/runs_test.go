@@ -47,14 +47,14 @@ func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 		args = slices.Concat(args[:n], s.settings(), args[n:])
 	case "cluster":
 	case "run list", "run delete", "dlq":
-		if slices.Contains(args, "--nats") {
+		if slices.Contains(args, "--daemon") {
 			break
 		}
-		args = append(args, "--data-dir", s.dir, "--set", "stream.listen="+s.nats)
-	case "publish":
-		args = append(args, "--nats", "nats://"+s.nats, "--data-dir", s.dir)
+		args = append(args, "--daemon", s.dir, "--set", "stream.listen="+s.nats)
 	default:
-		args = append(args, "--flight", "grpc://"+s.flight, "--data-dir", s.dir)
+		if !slices.Contains(args, "--daemon") {
+			args = append(args, "--daemon", s.dir)
+		}
 	}
 	var out, errs bytes.Buffer
 	code = Run(s.t.Context(), args, nil, &out, &errs)
@@ -72,8 +72,9 @@ func (s *site) does(args ...string) string {
 }
 
 func (s *site) settings() []string {
-	out := []string{"--data-dir", s.dir, "--listen", s.flight}
-	for _, x := range []string{"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB",
+	var out []string
+	for _, x := range []string{"stream.dir=" + s.dir, "flight.listen=" + s.flight,
+		"stream.listen=" + s.nats, "stream.max_bytes=1GiB", "stream.plan_bytes=64MiB",
 		"stream.dead_letter_bytes=64MiB",
 		"http.listen=127.0.0.1:0",
 		"packing.buckets=[128]", "packing.pool=64", "packing.max_age=256", "shuffle.window=8", "steps.rows=4"} {

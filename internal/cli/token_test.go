@@ -77,7 +77,7 @@ func TestToken_PrintsProducerToken(t *testing.T) {
 	s := newSite(t)
 	token := func(args ...string) (int, string) {
 		var out bytes.Buffer
-		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out),
+		return Run(t.Context(), append([]string{"token", "producer", "--daemon", s.dir}, args...), nil, &out, &out),
 			out.String()
 	}
 	if code, said := token(); code != command.ExitFailed || !strings.Contains(said, "a daemon creates it at its start") {
@@ -88,7 +88,7 @@ func TestToken_PrintsProducerToken(t *testing.T) {
 		strings.Count(said, "\n") != 1 {
 		t.Errorf("exit status %d, %s", code, said)
 	}
-	if code, said := token("--nats", "nats://127.0.0.1:1"); code != command.ExitUsage ||
+	if code, said := token("--daemon", "nats://127.0.0.1:1"); code != command.ExitUsage ||
 		!strings.Contains(said, "stream.url is set") {
 		t.Errorf("with other servers: exit status %d, %s", code, said)
 	}

@@ -24,6 +24,7 @@ import (
 	"loaderd/internal/build"
 	"loaderd/internal/config"
 	"loaderd/internal/connlimit"
+	"loaderd/internal/daemonfile"
 	"loaderd/internal/event"
 	"loaderd/internal/status"
 	"loaderd/internal/tracing"
@@ -109,6 +110,8 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	// Records of a new run are written only after all other parts have started. A failed start leaves no trace of its
 	// configuration.
 	d.serve(context.WithoutCancel(ctx))
+	writeAddresses(c.Stream.Dir, daemonfile.Addresses{PID: os.Getpid(), Run: c.Run, Flight: d.FlightURI(),
+		HTTP: d.PageURL()}, log)
 	log.Info("ready", event.DaemonReady, "run", c.Run, "flight", d.FlightURI(), "nats", d.store.ClientURL(), "http",
 		d.http.url(), "after",
 		time.Since(began).Round(time.Millisecond))
@@ -361,7 +364,18 @@ func (d *Daemon) Wait() error {
 // Stop stops the daemon gracefully within ctx. Readers receive the reason, and the planned steps are stored.
 func (d *Daemon) Stop(ctx context.Context) error {
 	d.stopping.Store(true)
-	return d.close(ctx)
+	return errors.Join(daemonfile.Remove(d.config.Stream.Dir, os.Getpid()), d.close(ctx))
+}
+
+// writeAddresses writes the addresses of a daemon's servers to its data folder, where commands on this machine find
+// them. An error is only logged, because the addresses can also be given to commands.
+func writeAddresses(dir string, a daemonfile.Addresses, log *slog.Logger) {
+	if _, err := os.Stat(dir); err != nil {
+		return // a daemon with identities on external NATS servers has no data folder
+	}
+	if err := daemonfile.Write(dir, a); err != nil {
+		log.Warn("commands do not find the daemon by its data folder", "error", err)
+	}
 }
 
 // close stops the parts that have started: first the readers, which receive the reason, then the run, and last the

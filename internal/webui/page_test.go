@@ -142,7 +142,7 @@ func looksIntoAStep(t *testing.T, p *browsertest.Tab) {
 	p.Enter("#step", "12")
 	p.Until(`document.querySelectorAll(".row").length === 16`)
 	p.Says("#step-note", "Step 12: 16 rows of 1024 tokens")
-	p.Says("#inspector .command", "loaderd ledger --step 12 --documents --flight grpc://gpu-01:8815")
+	p.Says("#inspector .command", "loaderd ledger --step 12 --documents --daemon grpc://gpu-01:8815")
 	widths := browsertest.Eval[[]float64](p, `(() => { const row = document.querySelectorAll(".row")[2]; const cells = [...row.querySelectorAll("[role=gridcell]")];
 		const all = cells.reduce((n, c) => n + c.getBoundingClientRect().width, 0);
 		return cells.map((c) => c.getBoundingClientRect().width / all - c.style.flexGrow / 1024); })()`)

@@ -94,7 +94,7 @@ class Stage:
         file, log = self.folder / "texts.jsonl", self.folder / "publisher.log"
         texts = ({"text": f"{i} " + "a text of some length " * 190} for i in range(n))
         file.write_text("".join(json.dumps(text) + "\n" for text in texts))
-        command = [self.binary, "publish", "--nats", self.daemons[0].nats_url, file]
+        command = [self.binary, "publish", "--daemon", self.daemons[0].nats_url, file]
         with log.open("wb") as out:
             self.publishers.append(subprocess.Popen(command, stdout=out, stderr=out))
         wait_for(lambda: "full" in log.read_text(), LIMIT)

@@ -91,7 +91,7 @@ def reason_of(line: str) -> str:
 
 def moment(stage: Stage, seconds: int) -> Moment:
     d = next(d for d in stage.daemons if d.process is not None and d.process.poll() is None)
-    command = [d.binary, "status", "--flight", d.flight_url]
+    command = [d.binary, "status", "--daemon", d.flight_url]
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     page = page_status(d)
     lines = [line for text in stage.messages(warnings_of).values() for line in text.splitlines()]

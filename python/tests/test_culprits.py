@@ -37,7 +37,7 @@ def play(scene: Scene, stage: Stage) -> None:
 
 def exit_status(d: Daemon) -> int:
     """Returns the exit status of `loaderd status`."""
-    command = [d.binary, "status", "--flight", d.flight_url]
+    command = [d.binary, "status", "--daemon", d.flight_url]
     return subprocess.run(command, stdout=subprocess.DEVNULL).returncode
 
 

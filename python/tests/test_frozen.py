@@ -47,7 +47,7 @@ def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str
         loaderd,
         "run",
         "export",
-        "--flight",
+        "--daemon",
         d.flight_url,
         "--format",
         kind,
@@ -152,7 +152,7 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
 
     def refused(*flags: str) -> str:
         done = subprocess.run(
-            [loaderd, "run", "export", "--flight", sealed.flight_url, "--out", folder, *flags],
+            [loaderd, "run", "export", "--daemon", sealed.flight_url, "--out", folder, *flags],
             capture_output=True,
             text=True,
             timeout=60,
@@ -231,7 +231,7 @@ def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
         loaderd,
         "run",
         "export",
-        "--flight",
+        "--daemon",
         sealed.flight_url,
         "--format",
         "npy",

@@ -96,7 +96,7 @@ def check(loaderd: Path, d: Any, folder: Path, cases: dict[str, Any]) -> None:
         left = {k: v["count"] for k, v in said["left_out"].items() if k != "empty"}
         assert left == case.get("left_out", {}), (name, left)
         flags = [
-            "--nats",
+            "--daemon",
             d.nats_url,
             "--source",
             name.replace(".", "-"),
@@ -134,8 +134,8 @@ def test_values_of_documents_come_along(daemon, loaderd, tmp_path):
         }
     )
     case = {"paths": ["saved"]}
-    imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--meta", "language=lang,stars")
-    said = imported(loaderd, tmp_path, case, "--nats", d.nats_url, "--source", "again", "--meta", "stars:int64")
+    imported(loaderd, tmp_path, case, "--daemon", d.nats_url, "--meta", "language=lang,stars")
+    said = imported(loaderd, tmp_path, case, "--daemon", d.nats_url, "--source", "again", "--meta", "stars:int64")
     assert said["documents"] == 44
     found = []
     with Client(d.flight_url, documents=True, columns=["language", "stars"]) as client:

@@ -102,7 +102,7 @@ def test_documents_within_messages(gathered: Any) -> None:
 def test_the_command_tells_documents_within_messages(gathered: Any) -> None:
     def ledger(*args: str) -> bytes:
         return subprocess.run(
-            [gathered.binary, "ledger", "--flight", gathered.flight_url, *args],
+            [gathered.binary, "ledger", "--daemon", gathered.flight_url, *args],
             capture_output=True,
             timeout=60,
             check=True,

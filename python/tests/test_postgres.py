@@ -180,7 +180,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         snapshot = [
             loaderd,
             "publish",
-            "--nats",
+            "--daemon",
             d.nats_url,
             "--source",
             "articles",

@@ -178,7 +178,7 @@ def test_mix_keeps_what_the_change_before_set(mixed):
     def command(**weights):
         flags = [f"--set={name}={weight}" for name, weight in weights.items()]
         done = subprocess.run(
-            [mixed.binary, "mix", "--flight", mixed.flight_url, "--json", *flags],
+            [mixed.binary, "mix", "--daemon", mixed.flight_url, "--json", *flags],
             capture_output=True,
             check=True,
             timeout=60,

@@ -27,14 +27,11 @@ def daemon(module_daemon: Callable[..., Daemon]) -> Daemon:
 
 def published(daemon: Daemon, paths: list[Path], source: str, *flags: str) -> list[str]:
     """Returns the texts of files, as they are in the document stream."""
-    data = daemon.folder / "data"
     command: list[str | Path] = [
         daemon.binary,
         "publish",
-        "--data-dir",
-        data,
-        "--nats",
-        f"nats://{daemon.nats}",
+        "--daemon",
+        daemon.folder / "data",
         "--source",
         source,
         *flags,

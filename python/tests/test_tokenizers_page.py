@@ -71,7 +71,7 @@ def test_producer_of_tokens(daemon: Callable[..., Any], loaderd: pathlib.Path, t
     )
     environ = {**os.environ, "PYTHONPATH": str(ROOT / "python" / "src")}
     subprocess.run([sys.executable, "-c", producer, running.nats_url, file, *TEXTS], check=True, env=environ)
-    subprocess.run([loaderd, "seal", "--flight", running.flight_url], check=True, capture_output=True)
+    subprocess.run([loaderd, "seal", "--daemon", running.flight_url], check=True, capture_output=True)
     got = []
     with flight.connect(running.flight_url) as client:
         for chunk in client.do_get(flight.Ticket(json.dumps({"step": 0}).encode()), running.with_token):

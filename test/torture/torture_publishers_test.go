@@ -102,7 +102,7 @@ func byCommand(t *testing.T, nats, input string) *producer {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return &producer{name: "loaderd publish", make: func(ctx context.Context) *exec.Cmd {
-		return exec.CommandContext(ctx, binary, "publish", "--nats", nats, "--source", "command", "--tokenizer-fingerprint",
+		return exec.CommandContext(ctx, binary, "publish", "--daemon", nats, "--source", "command", "--tokenizer-fingerprint",
 			tokens, input)
 	}}
 }

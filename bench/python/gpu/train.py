@@ -130,7 +130,7 @@ def main() -> None:
         command = [
             a.loaderd.resolve(),
             "publish",
-            "--nats",
+            "--daemon",
             d.nats_url,
             "--source",
             "text",

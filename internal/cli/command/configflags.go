@@ -16,13 +16,26 @@ import (
 type ConfigFlags struct {
 	File      string
 	Overrides []config.Override // in the order of the command line
+	daemon    *DaemonFlag       // nil: the command is no client of a daemon
 }
 
-// Register adds the flags of commands that work on one run with its configuration.
-func (f *ConfigFlags) Register(cmd *cobra.Command) {
-	f.RegisterStore(cmd)
-	f.Override(cmd, "run", "run", "`name` of the run")
+// RegisterServe adds the flags of serve.
+func (f *ConfigFlags) RegisterServe(cmd *cobra.Command) {
+	f.RegisterFile(cmd)
+	f.Override(cmd, "data-dir", "stream.dir", "`folder` for the embedded NATS server and for tokens")
+	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the embedded one")
 	f.Override(cmd, "listen", "flight.listen", "`address` of the Flight server")
+	f.registerRun(cmd)
+}
+
+// RegisterRun adds the flags of commands that work on one run with its configuration.
+func (f *ConfigFlags) RegisterRun(cmd *cobra.Command) {
+	f.RegisterStore(cmd)
+	f.registerRun(cmd)
+}
+
+func (f *ConfigFlags) registerRun(cmd *cobra.Command) {
+	f.Override(cmd, "run", "run", "`name` of the run")
 	f.Override(cmd, "tokenizer", "tokenizer.name",
 		"gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
@@ -30,8 +43,13 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 // RegisterStore adds the flags of commands that need only the location of the runs.
 func (f *ConfigFlags) RegisterStore(cmd *cobra.Command) {
 	f.RegisterFile(cmd)
-	f.Override(cmd, "data-dir", "stream.dir", "data `folder` of the daemon's embedded NATS server")
-	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the embedded one")
+	f.RegisterDaemon(cmd)
+}
+
+// RegisterDaemon adds the flag for the daemon whose streams the command opens.
+func (f *ConfigFlags) RegisterDaemon(cmd *cobra.Command) {
+	f.daemon = &DaemonFlag{}
+	f.daemon.RegisterNATS(cmd)
 }
 
 // RegisterFile adds the flags for the configuration file and for any single setting.
@@ -45,10 +63,22 @@ func (f *ConfigFlags) Override(cmd *cobra.Command, name, path, usage string) {
 	cmd.Flags().Var(&OverrideFlag{f, path, "--" + name}, name, usage)
 }
 
-// Load reads the file, the environment and the flags, in ascending order of precedence.
+// Load reads the file, the environment and the flags, in ascending order of precedence. A daemon that only the
+// environment or the selected context names does not replace that of a file.
 func (f *ConfigFlags) Load(cmd *cobra.Command) (config.Config, error) {
 	layers := config.Layers{Name: f.File, Environ: os.Environ(), Overrides: f.Overrides}
 	var err error
+	if f.daemon != nil && (f.daemon.value != "" || f.File == "") {
+		found, err := f.daemon.Find()
+		if err != nil {
+			return config.Config{}, err
+		}
+		set, err := found.overrides()
+		if err != nil {
+			return config.Config{}, err
+		}
+		layers.Overrides = append(set, layers.Overrides...)
+	}
 	switch f.File {
 	case "":
 	case "-":

@@ -42,7 +42,7 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 	}
 	return nil, fmt.Errorf(
 		"cannot connect to NATS at %s: no server reachable within %v: %w: start loaderd serve, "+
-			"or name the servers with --nats",
+			"or name the servers with --daemon",
 		servers, wait, why)
 }
 
@@ -79,7 +79,8 @@ func NameFlags(err error) error { return flagNamed{err} }
 var keyFlags = strings.NewReplacer(
 	"stream.tls.ca", "--tls-ca", "stream.tls.cert", "--tls-cert", "stream.tls.key", "--tls-key", "stream.tls",
 	"--tls-ca, --tls-cert",
-	"stream.url", "--nats", "stream.credentials", "--creds", "stream.nkey", "--nkey", "stream.token_file", "--token-file",
+	"stream.url", "--daemon", "stream.credentials", "--creds", "stream.nkey", "--nkey",
+	"stream.token_file", "--token-file",
 	"stream.name", "--stream", "stream.subject", "--subject",
 )
 

@@ -22,16 +22,18 @@ import (
 
 // FlightClient are the flags of commands that connect to a running daemon.
 type FlightClient struct {
-	URI, tokenFile, dataDir, ca, cert, key, Run string
+	Run                      string
+	URI                      string // of the Flight server, once Open has found the daemon
+	daemon                   DaemonFlag
+	found                    Daemon
+	tokenFile, ca, cert, key string
 }
 
 // Register adds the flags.
 func (f *FlightClient) Register(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.URI, "flight", "grpc://127.0.0.1:8815",
-		"`URI` of the daemon's Flight server (grpc:// or grpc+tls://)")
+	f.daemon.register(cmd, flightURLs)
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
-	flags.StringVar(&f.dataDir, "data-dir", DataDir(), "data `folder` of a daemon on this machine, which holds its token")
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
 	flags.StringVar(&f.cert, "tls-cert", "",
 		"PEM `file` of the client certificate, if the daemon requires one; with --tls-key")
@@ -41,13 +43,27 @@ func (f *FlightClient) Register(cmd *cobra.Command) {
 
 // Open returns a client of the daemon. It does not connect yet.
 func (f *FlightClient) Open() (*flightclient.Client, error) {
+	var err error
+	if f.found, err = f.daemon.Find(); err != nil {
+		return nil, err
+	}
+	if f.URI, err = f.found.flightURI(); err != nil {
+		return nil, err
+	}
+	f.tokenFile = cmp.Or(f.tokenFile, f.found.TokenFile)
+	if strings.HasPrefix(f.URI, "grpc+tls:") { // the files of a context may be for its NATS servers only
+		f.ca = cmp.Or(f.ca, f.found.CA)
+		if f.cert+f.key == "" {
+			f.cert, f.key = f.found.Cert, f.found.Key
+		}
+	}
 	options, err := f.options()
 	if err != nil {
 		return nil, err
 	}
 	client, err := flightclient.Open(f.URI, options)
 	if err != nil {
-		return nil, Usage(fmt.Errorf("--flight: %w", err))
+		return nil, Usage(fmt.Errorf("--daemon: %w", err))
 	}
 	return client, nil
 }
@@ -77,7 +93,7 @@ func (f *FlightClient) noToken(err error) string {
 	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.InvalidToken) {
 		return ""
 	}
-	_, err = auth.NewLocalSigner(f.dataDir, address).Authorization()
+	_, err = auth.NewLocalSigner(f.found.TokenFolder(), address).Authorization()
 	if err == nil {
 		return ""
 	}
@@ -99,9 +115,9 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 		part, advice string
 	}{
 		{secure, "connection refused", "is loaderd serve running at " + address + "?"},
-		{false, "error reading server preface", "if the daemon uses TLS, set --flight grpc+tls://" + address},
+		{false, "error reading server preface", "if the daemon uses TLS, set --daemon grpc+tls://" + address},
 		{true, "first record does not look like a TLS handshake",
-			"the daemon does not use TLS: set --flight grpc://" + address},
+			"the daemon does not use TLS: set --daemon grpc://" + address},
 		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
 		{true, "certificate required", "the daemon requires a client certificate: set --tls-cert and --tls-key"},
 		{true, "bad certificate", "the daemon rejects the client certificate: check --tls-cert and --tls-key"},
@@ -124,12 +140,13 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 }
 
 func (f *FlightClient) options() (flightclient.Options, error) {
-	o := flightclient.Options{Window: flightclient.BulkWindow, DataDir: f.dataDir}
+	o := flightclient.Options{Window: flightclient.BulkWindow, DataDir: f.found.TokenFolder()}
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return o, Usage(errors.New("want --tls-cert and --tls-key together"))
 	case f.ca+f.cert != "" && strings.HasPrefix(f.URI, "grpc://"):
-		return o, Usage(fmt.Errorf("--tls-ca and --tls-cert need TLS, which --flight %s does not use: want grpc+tls://",
+		return o, Usage(fmt.Errorf(
+			"--tls-ca and --tls-cert need TLS, which %s does not use: want --daemon grpc+tls://HOST:8815",
 			f.URI))
 	}
 	if f.tokenFile != "" {

@@ -23,7 +23,7 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 	if c.Stream.Embedded() {
 		if _, err := os.Stat(c.Stream.Dir); errors.Is(err, fs.ErrNotExist) {
 			return nil, fmt.Errorf(
-				"data folder %s does not exist: name the daemon's data folder with --data-dir, or its NATS servers with --nats",
+				"data folder %s does not exist: name the daemon's data folder or NATS servers with --daemon",
 				c.Stream.Dir)
 		}
 		store, err := stream.OpenExclusive(ctx, c.Stream, log)

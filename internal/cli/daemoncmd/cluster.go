@@ -23,7 +23,7 @@ import (
 // NewClusterCmd returns the command cluster.
 func NewClusterCmd() *cobra.Command {
 	return command.Group("cluster", "Manage the NATS servers that store the runs",
-		`  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
+		`  loaderd cluster migrate --daemon /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
 }
 
 // migrateFlags are the source and the destination of copied runs.
@@ -52,7 +52,7 @@ The command fails while a daemon leads one of the runs, or if the target already
 has one of the streams. After an interruption, run the same command again:
 complete copies are kept. Start daemons on the new servers after the copy is
 complete.`,
-		Example: `  loaderd cluster migrate --data-dir /data/loaderd \
+		Example: `  loaderd cluster migrate --daemon /data/loaderd \
       --to nats://nats-1:4222,nats://nats-2:4222 --dry-run
   loaderd cluster migrate -c loaderd.yaml --to tls://nats-1:4222 \
       --to-creds app.creds`,

@@ -25,34 +25,30 @@ const (
 
 // NewHealthCmd returns the command health.
 func NewHealthCmd() *cobra.Command {
-	var flags command.ConfigFlags
-	var address string
+	var target httpTarget
 	var ready bool
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "health",
 		Short: "Check the local daemon's health",
 		Long: `Check the local daemon's health, or with --ready whether readers can expect
-steps. The command requests /healthz or /readyz at http.listen of the
-configuration, which is loaded as serve loads it. No token is needed. The exit
-status is 0 on success, else 1 with the reason. Service managers and containers
-can use the command as a probe.
+steps. The command requests /healthz or /readyz. With -c, it does so at
+http.listen of the configuration. No token is needed. The exit status is 0 on
+success, else 1 with the reason. Service managers and containers can use the
+command as a probe.
 
 The command does not check the state of the run: use loaderd status.`,
 		Example: `  loaderd health -c /etc/loaderd/loaderd.yaml
   loaderd health --ready --wait 1m                  # wait up to one minute
-  loaderd health --http https://trainer-0:9815`,
+  loaderd health --daemon https://trainer-0:9815`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := target.find(cmd)
+			if err != nil {
+				return err
+			}
 			client := &http.Client{Timeout: healthTimeout}
-			if address == "" {
-				c, err := flags.Load(cmd)
-				if err != nil {
-					return err
-				}
-				if address, err = ownAddress(c.HTTP); err != nil {
-					return err
-				}
+			if found.own {
 				// No secret is sent to this machine's own address, which the daemon's certificate need not name.
 				client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 			}
@@ -60,7 +56,7 @@ The command does not check the state of the run: use loaderd status.`,
 			if ready {
 				path = "/readyz"
 			}
-			said, err := healthy(cmd.Context(), client, strings.TrimSuffix(address, "/")+path, wait)
+			said, err := healthy(cmd.Context(), client, found.url+path, wait)
 			if err != nil {
 				return err
 			}
@@ -69,11 +65,51 @@ The command does not check the state of the run: use loaderd status.`,
 		},
 	}
 	fl := cmd.Flags()
-	flags.RegisterFile(cmd)
-	fl.StringVar(&address, "http", "", "`URL` of the daemon's HTTP server (default: http.listen of the configuration)")
+	target.register(cmd)
 	fl.BoolVar(&ready, "ready", false, "check whether readers can expect steps")
 	fl.DurationVar(&wait, "wait", 0, "repeat a failed check for this long")
 	return cmd
+}
+
+// httpTarget are the flags of commands that use the HTTP server of a daemon.
+type httpTarget struct {
+	config command.ConfigFlags
+	daemon command.DaemonFlag
+}
+
+func (t *httpTarget) register(cmd *cobra.Command) {
+	t.config.RegisterFile(cmd)
+	t.daemon.RegisterHTTP(cmd)
+}
+
+// foundHTTP is the HTTP server that a command uses.
+type foundHTTP struct {
+	url, dir string         // dir is the data folder with the daemon's tokens
+	own      bool           // of this machine, by its configuration or data folder
+	config   *config.Config // nil if a data folder, URL or context names the server
+}
+
+// find returns the server. It is that of the configuration with -c or --set, and if no daemon is named and none has
+// written its address to the default data folder.
+func (t *httpTarget) find(cmd *cobra.Command) (f foundHTTP, err error) {
+	if t.config.File == "" && len(t.config.Overrides) == 0 || cmd.Flags().Changed("daemon") {
+		d, err := t.daemon.Find()
+		if err != nil {
+			return f, err
+		}
+		if d.IsKnown() {
+			f.url, err = d.HTTPURL()
+			f.dir, f.own = d.TokenFolder(), d.HasOwnHTTP()
+			return f, err
+		}
+	}
+	c, err := t.config.Load(cmd)
+	if err != nil {
+		return f, err
+	}
+	f = foundHTTP{dir: c.Stream.Dir, own: true, config: &c}
+	f.url, err = ownAddress(c.HTTP)
+	return f, err
 }
 
 // ownAddress returns the address at which a daemon is reached from its own machine.
@@ -81,7 +117,7 @@ func ownAddress(c config.HTTP) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
 		return "",
-			command.Usage(fmt.Errorf("http.listen: %q: want a fixed port; otherwise set --http to the URL of the daemon",
+			command.Usage(fmt.Errorf("http.listen: %q: want a fixed port; otherwise set --daemon to the URL of the page",
 				c.Listen))
 	}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
@@ -112,7 +148,7 @@ func healthy(ctx context.Context, client *http.Client, url string, wait time.Dur
 func askHealth(ctx context.Context, client *http.Client, url string) (string, error) {
 	q, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return "", command.Usage(fmt.Errorf("--http: %w", err))
+		return "", command.Usage(fmt.Errorf("--daemon: %w", err))
 	}
 	a, err := client.Do(q)
 	if err != nil {

@@ -64,7 +64,7 @@ prints another link.`,
 			return serve(ctx, c, again, command.NewLogger(c.Log, cmd.ErrOrStderr()), command.Terminal(cmd.ErrOrStderr()) != nil)
 		},
 	}
-	flags.Register(cmd)
+	flags.RegisterServe(cmd)
 	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and exit")
 	cmd.Flags().BoolVar(&untilEOF, "until-eof", false,
 		"also stop at the end of standard input, to end together with the program that started the daemon")

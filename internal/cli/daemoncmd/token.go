@@ -26,8 +26,8 @@ func NewTokenCmd() *cobra.Command {
   loaderd token create prometheus --role read --days 90 > prometheus.token
   loaderd token list
   loaderd token revoke trainer
-  loaderd token producer --data-dir /data > producer.token
-  loaderd token flight --data-dir /data > flight.token`,
+  loaderd token producer --daemon /data > producer.token
+  loaderd token flight --daemon /data > flight.token`,
 		newTokenCreateCmd(), newTokenListCmd(), newTokenRevokeCmd(), newTokenProducerCmd(), newTokenFlightCmd())
 }
 
@@ -40,7 +40,7 @@ than health checks. The command reads it from the daemon's data folder. The
 daemon requires this token if neither identities nor a token file are
 configured. Commands and the Python client find it in the data folder. Other
 clients send it in the header authorization: Bearer TOKEN.`,
-		Example: `  loaderd token flight --data-dir /data > flight.token
+		Example: `  loaderd token flight --daemon /data > flight.token
   printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- \
       http://127.0.0.1:9815/metrics`,
 	}, auth.FlightTokenFile, func(c config.Config) error {
@@ -60,7 +60,7 @@ func newTokenProducerCmd() *cobra.Command {
 NATS server. The command reads it from the daemon's data folder. All daemons of
 a cluster have the same token. It only permits publishing documents and reading
 their outcome.`,
-		Example: `  loaderd token producer --data-dir /data > producer.token
+		Example: `  loaderd token producer --daemon /data > producer.token
   kubectl exec pretrain-loaderd-0 \
       -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
 	}, server.ProducerFile, func(c config.Config) error {
@@ -98,7 +98,7 @@ func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) err
 
 func noKeptToken(file, dir string) error {
 	return fmt.Errorf(
-		"cannot find %s in %s: a daemon creates it at its start; name the daemon's data folder with --data-dir or -c",
+		"cannot find %s in %s: a daemon creates it at its start; name the daemon's data folder with --daemon or -c",
 		file, dir)
 }
 

@@ -21,7 +21,7 @@ import (
 // NewDLQCmd returns the command dlq.
 func NewDLQCmd() *cobra.Command {
 	return command.Group("dlq", "Inspect dead letters and publish them again",
-		`  loaderd dlq list --data-dir /data/loaderd
+		`  loaderd dlq list --daemon /data/loaderd
   loaderd dlq retry --reason INVALID_JSON --edit 'jq -c .'`,
 		newDLQListCmd(), newDLQShowCmd(), newDLQExportCmd(), newDLQRetryCmd())
 }

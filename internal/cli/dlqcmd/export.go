@@ -27,7 +27,7 @@ exports all letters that the flags select, or the letters with the given numbers
 stream, sequence and subject, the time, the headers and the payload. The payload
 is text, or base64 if it is not UTF-8. "truncated" names the parts that exceeded
 the size of a letter.`,
-		Example: `  loaderd dlq export --data-dir /data/loaderd > dead.jsonl
+		Example: `  loaderd dlq export --daemon /data/loaderd > dead.jsonl
   loaderd dlq export --reason INVALID_JSON -c loaderd.yaml | jq -r .text`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)

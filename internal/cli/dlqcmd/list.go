@@ -33,7 +33,7 @@ document. In a run with several sources, each source has its own dead-letter
 stream. A full stream drops its oldest letters (stream.dead_letter_bytes). The
 list shows the newest letters, and the count covers all selected ones. Nothing
 is changed. Daemons may write letters meanwhile.`,
-		Example: `  loaderd dlq list --data-dir /data/loaderd
+		Example: `  loaderd dlq list --daemon /data/loaderd
   loaderd dlq list -c loaderd.yaml --source math --reason INVALID_JSON \
       --since 24h --json`,
 		Args: command.NoArguments,

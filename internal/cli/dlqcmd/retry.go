@@ -46,7 +46,7 @@ the stream contains it. A sealed stream (loaderd source seal) accepts no
 documents. In that case, export the letters and publish them to another source.
 A sealed run (loaderd seal) reads no documents after its end.`,
 		Example: `  loaderd dlq retry 17 --edit 'iconv -f latin1 -t utf-8' \
-      --data-dir /data/loaderd
+      --daemon /data/loaderd
   loaderd dlq retry --reason NO_TOKENIZER --dry-run -c loaderd.yaml
   loaderd dlq retry --reason BAD_CONTENT_TYPE \
       --header Content-Type=text/plain -c loaderd.yaml

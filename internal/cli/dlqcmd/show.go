@@ -29,7 +29,7 @@ document, the headers of that document, and its payload. A UTF-8 payload is
 shown as text, with invisible characters written as \t or \x1b. Another payload
 is shown as hexadecimal digits. loaderd dlq export writes the payload
 unchanged.`,
-		Example: `  loaderd dlq show 17 --data-dir /data/loaderd
+		Example: `  loaderd dlq show 17 --daemon /data/loaderd
   loaderd dlq show 3 --source math -c loaderd.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,9 +13,6 @@ import (
 
 // check reports errors of the command line.
 func (f *publishFlags) check(paths []string, tokens bool) error {
-	if f.config.URL == "" {
-		return errors.New("--nats is empty: want the address of a NATS server")
-	}
 	if (f.config.TLS.Cert == "") != (f.config.TLS.Key == "") {
 		return errors.New("want --tls-cert and --tls-key together")
 	}

@@ -2,6 +2,7 @@
 package publishcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,7 @@ import (
 
 type publishFlags struct {
 	config  stream.Config
+	daemon  command.DaemonFlag
 	format  string
 	corpus  corpus.Options
 	options publishing.Options
@@ -114,7 +116,7 @@ decode some of the documents that it read during this publish.`,
       --skip-too-large "$(go env GOROOT)/src"
 
   # Parquet with another column, to a cluster with TLS and credentials
-  loaderd publish --nats tls://nats-1:4222 --creds app.creds \
+  loaderd publish --daemon tls://nats-1:4222 --creds app.creds \
       --tls-ca ca.pem --text-column content data/
 
   # from object stores: S3, and a dataset of the Hugging Face hub
@@ -183,10 +185,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	cmd.Args = cobra.MinimumNArgs(1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) }
 	fl := cmd.Flags()
-	fl.StringVar(&f.config.URL, "nats", "nats://127.0.0.1:4222", "NATS servers, comma separated (nats:// or tls://)")
+	f.daemon.RegisterNATS(cmd)
 	fl.StringVar(&f.config.Credentials, "creds", "", "NATS credentials file")
-	fl.StringVar(&f.config.Dir, "data-dir", command.DataDir(),
-		"data folder of a daemon on this machine, which holds the token for its server")
 	fl.StringVar(&f.config.TokenFile, "token-file", os.Getenv("LOADERD_STREAM__TOKEN_FILE"),
 		"token file for the embedded server of a remote daemon: producer.token of its data folder")
 	fl.StringVar(&f.config.NKey, "nkey", "", "NKey seed file")
@@ -257,6 +257,9 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	if f.dryRun {
 		return f.survey(ctx, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	}
+	if err := f.findServers(ctx); err != nil {
+		return err
+	}
 	store, err := command.Connect(ctx, f.config, f.wait, log, stream.OpenProducer)
 	if err != nil {
 		return err
@@ -272,6 +275,30 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	err = f.publish(ctx, store, paths, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 	if err = errors.Join(err, store.Close()); err != nil {
 		return command.NameFlags(err)
+	}
+	return nil
+}
+
+// findServers completes the settings of the connection with those of the daemon.
+func (f *publishFlags) findServers(ctx context.Context) error {
+	d, err := f.daemon.Find()
+	if err != nil {
+		return err
+	}
+	if f.config.URL, err = d.AwaitNATS(ctx, f.wait); err != nil {
+		return err
+	}
+	f.config.Dir = d.TokenFolder()
+	f.config.TokenFile = cmp.Or(f.config.TokenFile, d.ProducerToken)
+	f.config.TLS.CA = cmp.Or(f.config.TLS.CA, d.CA)
+	if f.config.Credentials+f.config.NKey == "" {
+		f.config.Credentials, f.config.NKey = d.Credentials, d.NKey
+	}
+	if f.config.TLS.Cert == "" {
+		f.config.TLS.Cert, f.config.TLS.Key = d.Cert, d.Key
+	}
+	for _, e := range f.config.Validate() {
+		return command.Usage(command.NameFlags(fmt.Errorf("stream.%w", e)))
 	}
 	return nil
 }

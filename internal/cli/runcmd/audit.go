@@ -34,9 +34,9 @@ differs.
 
 Nothing is changed. A daemon may serve the run meanwhile. The stream must still
 contain the run's documents from the first one on.`,
-		Example: `  loaderd run audit --run default --data-dir /data/loaderd
+		Example: `  loaderd run audit --run default --daemon /data/loaderd
   loaderd run audit -c loaderd.yaml --run pretrain \
-      --nats nats://nats-1:4222 --json`,
+      --daemon nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(cmd)
@@ -53,7 +53,7 @@ contain the run's documents from the first one on.`,
 			return writeAudited(cmd.OutOrStdout(), c.Run, seen)
 		},
 	}
-	flags.Register(cmd)
+	flags.RegisterRun(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -26,9 +26,9 @@ import (
 // NewRunCmd returns the command run.
 func NewRunCmd() *cobra.Command {
 	return command.Group("run", "List, inspect, fork and delete runs",
-		`  loaderd run list --data-dir /data/loaderd
-  loaderd run show --flight grpc://trainer-0:8815
-  loaderd run delete pretrain --data-dir /data/loaderd`,
+		`  loaderd run list --daemon /data/loaderd
+  loaderd run show --daemon grpc://trainer-0:8815
+  loaderd run delete pretrain --daemon /data/loaderd`,
 		newRunListCmd(), newRunShowCmd(), newRunExportCmd(), newRunForkCmd(), newRunAuditCmd(), newRunRepairCmd(),
 		newRunDeleteCmd())
 }
@@ -47,7 +47,7 @@ purge).
 The command fails while a live daemon leads the run: stop all of its daemons
 first. After an interruption, run the same command again to finish the deletion.
 On a terminal the command asks for confirmation. Elsewhere it needs --yes.`,
-		Example: `  loaderd run delete pretrain --data-dir /data/loaderd
+		Example: `  loaderd run delete pretrain --daemon /data/loaderd
   loaderd run delete pretrain -c loaderd.yaml --yes`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

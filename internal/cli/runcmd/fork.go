@@ -57,7 +57,7 @@ the step, or from its beginning.`,
 				cmd.OutOrStdout())
 		},
 	}
-	flags.Register(cmd)
+	flags.RegisterRun(cmd)
 	cmd.Flags().Var((*stepFlag)(&step), "step", "first `step` of the old run that the new run does not share")
 	cmd.Flags().StringVar(&name, "new", "", "`name` of the new run")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")

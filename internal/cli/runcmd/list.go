@@ -44,8 +44,8 @@ state and its low watermark.
 
 Nothing is changed. Daemons may serve the runs meanwhile. A ? after a leader
 means that it does not respond: it was killed, or it is disconnected.`,
-		Example: `  loaderd run list --data-dir /data/loaderd
-  loaderd run list -c loaderd.yaml --nats nats://nats-1:4222 --json`,
+		Example: `  loaderd run list --daemon /data/loaderd
+  loaderd run list -c loaderd.yaml --daemon nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(cmd)

@@ -200,7 +200,7 @@ Runs that read it end the source at its current last document. Runs that start
 later read it in a random order from their first epoch on (sources.NAME.block),
 so that it is shuffled as a whole. Sealing cannot be undone. To end a source for
 one run only, use loaderd seal NAME.`,
-		Example: `  loaderd source seal math --data-dir /data/loaderd`,
+		Example: `  loaderd source seal math --daemon /data/loaderd`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := flags.Load(cmd)

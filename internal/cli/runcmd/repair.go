@@ -71,7 +71,7 @@ an undamaged plan, and after a copy. It is 1 for a damaged plan without --new.`,
 			return err
 		},
 	}
-	flags.Register(cmd)
+	flags.RegisterRun(cmd)
 	cmd.Flags().StringVar(&name, "new", "",
 		"`name` of the run that continues with the copy; without it nothing is copied")
 	cmd.Flags().Uint64Var(&before, "before", 0,

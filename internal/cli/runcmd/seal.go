@@ -30,7 +30,7 @@ The run ends when its sources are used up. With the name of a SOURCE, the
 command ends only that source. When the source is used up, its weight goes to
 the others. With epochs set, the source is read again.`,
 		Example: `  loaderd publish corpus/ && loaderd seal
-  loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7
+  loaderd seal --daemon grpc://trainer-0:8815 --run pretrain-7
   loaderd seal math`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -40,7 +40,7 @@ waits for the result. The daemon reads and tokenizes every remaining document
 once more, in parallel to the run. All sources must be sealed. Runs with few
 remaining tokens (serve.measure_tokens) are measured automatically.`,
 		Example: `  loaderd run show
-  loaderd run show --measure --flight grpc://trainer-0:8815
+  loaderd run show --measure --daemon grpc://trainer-0:8815
   loaderd run show --json | jq .length.steps`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -42,7 +42,7 @@ The exit status is 0 if the run makes progress or has ended. It is 1 if the run
 waits for documents, ranks or another daemon. It is 2 if something is broken, or
 if the daemon cannot be reached.`,
 		Example: `  loaderd status
-  loaderd status --flight grpc+tls://trainer-0:8815 --tls-ca ca.pem \
+  loaderd status --daemon grpc+tls://trainer-0:8815 --tls-ca ca.pem \
       --token-file token
   loaderd status --json | jq -r .verdict.sentence`,
 		Args: command.NoArguments,

@@ -27,7 +27,7 @@ the most lag, and recent events. q leaves the view; the daemon continues.
 The same content is on a web page at the daemon's http.listen. For scripts, use
 loaderd status --json.`,
 		Example: `  loaderd top
-  loaderd top --flight grpc+tls://trainer-0:8815 --tls-ca ca.pem \
+  loaderd top --daemon grpc+tls://trainer-0:8815 --tls-ca ca.pem \
       --token-file token`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

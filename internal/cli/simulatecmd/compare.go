@@ -71,7 +71,7 @@ stream.`,
 
   # the documents of a running daemon
   loaderd compare --from-stream -c loaderd.yaml --out report
-  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 \
+  loaderd compare --from-stream --daemon nats://nats-1:4222 --tokenizer gpt2 \
       --limit 100000 --out report`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -273,6 +273,9 @@ func commandLine(cmd *cobra.Command, args []string) string {
 // givenFlags returns the flags on the command line, except those that may contain a server's password.
 func givenFlags(cmd *cobra.Command) (given []string) {
 	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == command.DaemonFlagName {
+			return
+		}
 		values := []string{f.Value.String()}
 		switch v := f.Value.(type) {
 		case *command.OverrideFlag:

@@ -77,7 +77,7 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		bad = append(bad, fmt.Errorf("--source: want no file argument %s: pass it as --source NAME=%s", args[0], args[0]))
 	}
-	if there := given("documents", "from-stream", "limit", "set", "nats", "tokenizer"); len(there) > 0 {
+	if there := given("documents", "from-stream", "limit", "set", "daemon", "tokenizer"); len(there) > 0 {
 		bad = append(bad, fmt.Errorf("--source: a mixture has only lengths: remove %s", strings.Join(there, ", ")))
 	}
 	if in.tokens < 0 || in.tokens != float64(int64(in.tokens)) {

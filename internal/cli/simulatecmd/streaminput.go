@@ -1,6 +1,7 @@
 package simulatecmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/docstream"
+	"loaderd/stream/server"
 )
 
 // streamInput reads the lengths of the documents in a running daemon's stream, as the daemon's tokenizer produces
@@ -39,8 +41,7 @@ func (in *streamInput) register(cmd *cobra.Command) {
 		"with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	in.flags.Override(cmd, "set", "",
 		"with --from-stream: override a setting, such as stream.name=DOCS; may be repeated")
-	in.flags.Override(cmd, "nats", "stream.url",
-		"with --from-stream: `URLs` of the NATS servers (default: those of the configuration, else the embedded server)")
+	in.flags.RegisterDaemon(cmd)
 	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
@@ -50,7 +51,7 @@ func (in *streamInput) register(cmd *cobra.Command) {
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
-		for _, name := range []string{"limit", "config", "set", "nats", "tokenizer"} {
+		for _, name := range []string{"limit", "config", "set", "daemon", "tokenizer"} {
 			if given(name) && !(name == "tokenizer" && given("documents")) {
 				return config.Config{}, command.Usage(fmt.Errorf("--%s: want --from-stream with it", name))
 			}
@@ -70,8 +71,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 		return config.Config{}, err
 	}
 	if c.Stream.Embedded() {
-		// The address of the daemon's embedded server.
-		c.Stream.URL = "nats://" + c.Stream.Listen
+		c.Stream.URL = cmp.Or(server.HolderURL(c.Stream.Dir), "nats://"+c.Stream.Listen)
 	}
 	own := &c.Plan.Packing
 	if !given("config") && !given("set") {

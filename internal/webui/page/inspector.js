@@ -32,11 +32,11 @@ export class Inspector {
     host.append(this.forbidden, this.forms, this.note, this.answer);
   }
 
-  // flight returns the --flight flag for this daemon, or nothing for the default address.
+  // flight returns the --daemon flag for this daemon, or nothing for the default address.
   flight() {
     const s = this.status();
     const uri = (s?.daemons ?? []).find((d) => d.name === s.daemon)?.flight ?? "";
-    return /^grpc(\+tls)?:\/\/[\w.:[\]-]+$/.test(uri) && uri !== defaultFlight ? ` --flight ${uri}` : "";
+    return /^grpc(\+tls)?:\/\/[\w.:[\]-]+$/.test(uri) && uri !== defaultFlight ? ` --daemon ${uri}` : "";
   }
 
   newest() {
