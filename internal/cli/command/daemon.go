@@ -153,12 +153,12 @@ func (d Daemon) address(url, what, example, key string) (string, error) {
 	switch {
 	case url != "":
 		return url, nil
-	case d.name != "":
-		return "", Usage(fmt.Errorf("context %s has no address of the %s: add it with loaderd context set %s --%s %s", d.name,
-			what, d.name, key, example))
 	case d.DataDir != "":
 		return "", fmt.Errorf("no daemon with data folder %s is running, or its %s does not listen: start loaderd serve, "+
 			"or name the server with --daemon %s", d.DataDir, what, example)
+	case d.name != "":
+		return "", Usage(fmt.Errorf("context %s has no address of the %s: add it with loaderd context set %s --%s %s", d.name,
+			what, d.name, key, example))
 	}
 	return "", Usage(fmt.Errorf("--daemon %s: this command uses the daemon's %s: want %s, a data folder or a context",
 		d.Flight+d.HTTP+d.NATS, what, example))
