@@ -81,8 +81,8 @@ func (r *batchProducer) produceBatches(ctx context.Context, reader Reader, out c
 	return nil
 }
 
-// assembleBatch assembles one part of a step, once memory is available for it. ready is whether the step was ready when
-// the reader came to it.
+// assembleBatch assembles one part of a step, once memory is available for it. ready reports whether the step was
+// available when it was requested.
 func (r *batchProducer) assembleBatch(ctx context.Context, step *plan.Step, p batch.Part,
 	about api.Metadata, ready bool) (s outgoingBatch, err error) {
 	start := time.Now()

@@ -19,7 +19,7 @@ func (c *countingTracker) BeginRead() (done func()) {
 	return func() { c.open.Add(-1) }
 }
 
-// A tracker is told of steps that were ready, and not of those that a reader waited for.
+// Reads of steps that were ready are tracked, and not those of steps that a reader waited for.
 func TestServer_TracksReadsOfReadySteps(t *testing.T) {
 	const steps, late = 200, 1
 	f := newFake(steps, 4, 16)
@@ -49,7 +49,7 @@ func TestServer_TracksReadsOfReadySteps(t *testing.T) {
 	for r := mustGet(t, dial(t, s), `{}`); r.Next(); {
 	}
 	if n := tracker.begun.Load(); n == 0 || n >= steps {
-		t.Errorf("%d of %d reads are tracked, of which one was late", n, steps)
+		t.Errorf("%d of %d reads are tracked; one step was late", n, steps)
 	}
 	if n := tracker.open.Load(); n != 0 {
 		t.Errorf("%d reads have not ended", n)

@@ -187,7 +187,7 @@ type Tracer interface {
 // SetTracer sets the receiver of sampled documents. Call it before Start, if the run's documents have traces.
 func (s *Server) SetTracer(t Tracer) { s.service.tracer = t }
 
-// ReadTracker is told when readers are served, so that other work can yield to them.
+// ReadTracker records when readers are served, so that other work can yield to them.
 type ReadTracker interface {
 	// BeginRead records that a batch of a step is assembled for a reader, until done is called.
 	BeginRead() (done func())

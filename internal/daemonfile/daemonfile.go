@@ -9,6 +9,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"loaderd/internal/auth"
 )
 
 // Name is the file in the data folder.
@@ -29,11 +31,7 @@ func Write(dir string, a Addresses) error {
 	if err != nil {
 		return err
 	}
-	temporary := filepath.Join(dir, fmt.Sprintf("%s.%d", Name, a.PID))
-	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
-		return fmt.Errorf("write the daemon's addresses: %w", err)
-	}
-	if err := os.Rename(temporary, filepath.Join(dir, Name)); err != nil {
+	if err := auth.WritePrivate(filepath.Join(dir, Name), append(text, '\n')); err != nil {
 		return fmt.Errorf("write the daemon's addresses: %w", err)
 	}
 	return nil

@@ -20,11 +20,10 @@ const (
 	partBytes    = 1 << 20
 	// maxUnstoredParts bounds the parts of all producers that are not stored yet.
 	maxUnstoredParts = 8
-	// producerShare is the inverse of the share of time in which producers may delay readers. If reads were in progress
-	// for some time while a part was stored, the next part follows after producerShare times that time, at most
-	// maxDelay.
-	producerShare = 10
-	maxDelay      = 3 * time.Second
+	// spacing is the distance between the starts of two parts, in multiples of the time for which reads were in progress
+	// while the first one was stored; at most maxDelay.
+	spacing  = 10
+	maxDelay = 3 * time.Second
 	// storedTimeout bounds the wait for a part if the server does not respond.
 	storedTimeout = 30 * time.Second
 )
@@ -41,39 +40,39 @@ type pacer struct {
 }
 
 // addReads adds n to the number of reads. It returns how long reads were in progress so far.
-func (c *pacer) addReads(n int) time.Duration {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+func (p *pacer) addReads(n int) time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	now := time.Now()
-	if c.reads > 0 {
-		c.readTime += now.Sub(c.changed)
+	if p.reads > 0 {
+		p.readTime += now.Sub(p.changed)
 	}
-	c.changed = now
-	c.reads += n
-	return c.readTime
+	p.changed = now
+	p.reads += n
+	return p.readTime
 }
 
 // beginPart records that a part is being stored, until stored is called.
-func (c *pacer) beginPart() (stored func()) {
-	before := c.addReads(0)
+func (p *pacer) beginPart() (stored func()) {
+	before := p.addReads(0)
 	return func() {
-		overlap := c.addReads(0) - before
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		c.overlap = overlap
+		overlap := p.addReads(0) - before
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.overlap = overlap
 	}
 }
 
 // wait waits until the next part may follow.
-func (c *pacer) wait(ctx context.Context) error {
-	c.mu.Lock()
+func (p *pacer) wait(ctx context.Context) error {
+	p.mu.Lock()
 	now := time.Now()
 	at := now
-	if c.next.After(now) {
-		at = c.next
+	if p.next.After(now) {
+		at = p.next
 	}
-	c.next = at.Add(min(producerShare*c.overlap, maxDelay))
-	c.mu.Unlock()
+	p.next = at.Add(min(spacing*p.overlap, maxDelay))
+	p.mu.Unlock()
 	if at.Equal(now) {
 		return nil
 	}

@@ -473,8 +473,8 @@ func TestPacer_ProducersYieldToReaders(t *testing.T) {
 		read()
 		other()
 		expectWait(0) // the next part of one connection
-		expectWait(producerShare * time.Millisecond)
-		expectWait(producerShare * time.Millisecond)
+		expectWait(spacing * time.Millisecond)
+		expectWait(spacing * time.Millisecond)
 
 		stored = p.pacer.beginPart()
 		read = p.BeginRead()

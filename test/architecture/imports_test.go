@@ -36,9 +36,11 @@ var arrows = map[string][]string{
 	"internal/cli/simulatecmd": {"internal/cli/command", "internal/daemon", "internal/documents", "internal/lengths",
 		"internal/lengths/lengthsin",
 		"internal/report", "internal/runadmin", "stream/docstream", "loader/runconfig"},
-	"internal/cli/command": {"internal/auth", "internal/config", "internal/flightclient", "stream"},
-	"internal/manual":      {},
+	"internal/cli/command": {"internal/auth", "internal/config", "internal/daemonfile", "internal/flightclient",
+		"stream"},
+	"internal/manual": {},
 	"internal/daemon": {"internal/auth", "internal/build", "internal/config", "internal/connlimit",
+		"internal/daemonfile",
 		"internal/corpus", "internal/httplimit", "internal/pulling", "internal/webui", "internal/stats", "internal/status",
 		"internal/tracing", "stream", "stream/permissions", "stream/runstate", "stream/docstream", "arrowout", "loader",
 		"loader/census", "tokenizer"},
@@ -58,6 +60,7 @@ var arrows = map[string][]string{
 	"internal/stats": {"loader"},
 
 	"internal/ledger":       {"internal/flightclient", "internal/api", "loader"},
+	"internal/daemonfile":   {"internal/auth"},
 	"internal/flightclient": {"internal/auth", "internal/api"},
 	"internal/api":          {"loader"},
 

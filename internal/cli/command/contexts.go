@@ -3,6 +3,7 @@ package command
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"loaderd/internal/auth"
 )
 
 // Context is how commands reach one daemon. Empty fields are unknown or not needed.
@@ -84,7 +87,9 @@ func ReadContexts() (c Contexts, err error) {
 	if err == nil {
 		decoder := yaml.NewDecoder(strings.NewReader(string(text)))
 		decoder.KnownFields(true)
-		err = decoder.Decode(&c)
+		if err = decoder.Decode(&c); errors.Is(err, io.EOF) { // an empty file
+			err = nil
+		}
 	}
 	if err != nil {
 		return Contexts{}, fmt.Errorf("read contexts: %s: %w", file, err)
@@ -105,11 +110,7 @@ func (c Contexts) Write() error {
 	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return fmt.Errorf("write contexts: %w", err)
 	}
-	temporary := fmt.Sprintf("%s.%d", file, os.Getpid())
-	if err := os.WriteFile(temporary, text, 0o600); err != nil {
-		return fmt.Errorf("write contexts: %w", err)
-	}
-	if err := os.Rename(temporary, file); err != nil {
+	if err := auth.WritePrivate(file, text); err != nil {
 		return fmt.Errorf("write contexts: %w", err)
 	}
 	return nil

@@ -34,9 +34,9 @@ Every command that uses a daemon finds it in the same way, the first that is
 set:
   --daemon         a data folder on this machine, a URL of one of the daemon's
                    servers, or the name of a context
-  LOADERD_DAEMON   the same
-  context          the selected context
   -c FILE          the configuration of serve, for commands with this flag
+  LOADERD_DAEMON   the same as --daemon
+  context          the selected context
   loaderd-data     the data folder in the working directory, or that of
                    LOADERD_STREAM__DIR
 A running daemon writes the addresses of its servers to its data folder. Without
