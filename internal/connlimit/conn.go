@@ -32,6 +32,7 @@ type Conn struct {
 func (c *Conn) BeginIdentified() (done func()) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
+	c.host.known = true
 	if c.requests++; c.requests == 1 && c.state != spare {
 		c.expiry.Stop()
 		c.wasIdentified.Store(true)
@@ -148,12 +149,12 @@ func (c *Conn) removeFromCounts() {
 	c.host.connections--
 	switch {
 	case c.misused:
-		countEnded(c.host.unused)
+		c.listener.countUnused(c.host)
 	case c.wasIdentified.Load():
 	case c.served:
 		countEnded(c.host.open)
 	default:
-		countEnded(c.host.unused)
+		c.listener.countUnused(c.host)
 	}
 }
 

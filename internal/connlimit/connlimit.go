@@ -1,11 +1,12 @@
 // Package connlimit bounds the connections of a server before their callers are identified: all of them, those of one
 // host, the time without an identified request, the bytes that a host sends until then, and the rate of such
-// connections per host.
+// connections per host, and of all hosts without an identified request yet.
 package connlimit
 
 import (
 	"container/list"
 	"log/slog"
+	"maps"
 	"net"
 	"net/netip"
 	"sync"
@@ -40,6 +41,10 @@ const (
 	// identified requests.
 	unusedPerSecond = 16
 	unusedBurst     = 64
+	// unknownPerSecond is the same for all hosts together that have no identified request yet, so that the cost does not
+	// grow with the number of attacking hosts. A host with identified requests is not affected.
+	unknownPerSecond = 32
+	unknownBurst     = 128
 	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
 	openPerSecond = 64
 	openBurst     = 1024
@@ -51,7 +56,8 @@ const (
 	misusePeriod = 10 * time.Second
 	// spareLifetime is the lifetime of a spare connection.
 	spareLifetime = 5 * time.Second
-	// maxHosts is how many hosts without connections are remembered.
+	// maxHosts is how many hosts without connections are remembered. Those without an identified request are forgotten
+	// first.
 	maxHosts = 4096
 )
 
@@ -63,6 +69,7 @@ type Listener struct {
 	config        Config
 	samples       *logsample.Sampler
 	refuseLimiter *rate.Limiter // connections that are closed immediately
+	unknown       *rate.Limiter // connections of unknown hosts that end without a request, or by misuse
 
 	mu    sync.Mutex
 	queue queue
@@ -103,7 +110,16 @@ type host struct {
 	unused      *rate.Limiter // connections that end without a request, or by misuse
 	open        *rate.Limiter // connections that end after requests without an identity
 	misused     time.Time
-	connections int // of any state
+	known       bool // had an identified request
+	connections int  // of any state
+}
+
+// countUnused counts a connection that ended without a request, or by misuse.
+func (l *Listener) countUnused(h *host) {
+	countEnded(h.unused)
+	if !h.known {
+		countEnded(l.unknown)
+	}
 }
 
 // countEnded counts a connection that ended. Concurrent connections count beyond the burst, up to twice the burst, and
@@ -119,6 +135,7 @@ func New(l net.Listener, c Config) *Listener {
 	return &Listener{
 		Listener: l, config: c, samples: logsample.New(), hosts: map[netip.Prefix]*host{},
 		refuseLimiter: rate.NewLimiter(refusedPerSecond, refusedBurst),
+		unknown:       rate.NewLimiter(unknownPerSecond, unknownBurst),
 	}
 }
 
@@ -149,6 +166,10 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	h := l.findHost(hostOf(inner.RemoteAddr()))
 	if h.unused.Tokens() < 1 || h.open.Tokens() < 1 {
 		l.logClosed(inner, "too many connections of the host without an identified request")
+		return nil
+	}
+	if !h.known && l.unknown.Tokens() < 1 {
+		l.logClosed(inner, "too many connections of unknown hosts without an identified request")
 		return nil
 	}
 	c := &Conn{Conn: inner, listener: l, host: h, closed: make(chan struct{})}
@@ -186,11 +207,9 @@ func (l *Listener) findHost(name netip.Prefix) *host {
 	if h != nil {
 		return h
 	}
-	if len(l.hosts) >= maxHosts {
-		for n, h := range l.hosts {
-			if h.connections == 0 {
-				delete(l.hosts, n)
-			}
+	for _, known := range []bool{false, true} {
+		if len(l.hosts) >= maxHosts {
+			maps.DeleteFunc(l.hosts, func(_ netip.Prefix, h *host) bool { return h.connections == 0 && h.known == known })
 		}
 	}
 	h = &host{

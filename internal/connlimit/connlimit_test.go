@@ -2,6 +2,7 @@ package connlimit_test
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -243,6 +244,24 @@ func TestListener_BoundsConnectionsWithoutRequest(t *testing.T) {
 	if n := s.accepts(t, "127.0.0.4", many, used); n != many {
 		t.Errorf("connection %d is closed although all before had an identified request", n)
 	}
+}
+
+// Attackers from many hosts cannot spend more processor time than the limit for all unknown hosts, and cannot keep a host
+// out that is known.
+func TestListener_BoundsConnectionsOfUnknownHosts(t *testing.T) {
+	s := listen(t, connlimit.Config{Max: 4, MaxPerHost: 4})
+	_, trainer := s.connect(t, "127.0.0.1")
+	trainer.BeginIdentified()()
+	const hosts, each, all = 20, 60, 128
+	accepted := 0
+	for i := range hosts {
+		accepted += s.accepts(t, fmt.Sprintf("127.0.1.%d", i), each, func(c *connlimit.Conn) { _ = c.Close() })
+	}
+	if accepted < all || accepted == hosts*each {
+		t.Errorf("%d connections of %d hosts are accepted, want %d and some", accepted, hosts, all)
+	}
+	c, second := s.connect(t, "127.0.0.1")
+	isOpen(t, c, second)
 }
 
 func addressOf(text string) net.Addr {
