@@ -231,7 +231,7 @@ bench-programs: build
 FLOODS ?=
 
 .PHONY: bench-security
-bench-security: ## measure floods of requests, into docs/results/security.md, 5 minutes; FLOODS selects some and prints them
+bench-security: ## measure floods of requests, into docs/results/security.md, 10 minutes; FLOODS selects some and prints them
 	@$(GO) -C bench build -o $(CURDIR)/bin/floods ./floods
 	bin/floods $(if $(FLOODS),$(FLOODS),-page docs/results/security.md)
 

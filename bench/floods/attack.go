@@ -35,6 +35,7 @@ func overFlight(t target) string { return host(t.Flight) }
 
 // floods are all floods, in the order of the page.
 var floods = []flood{
+	{name: "none", about: "no attack, which shows the noise of the measurement"},
 	{name: "http-idle", about: "connections that send nothing", connections: 2000, attack: idle},
 	{name: "http-slow-headers", about: "requests whose headers do not end, a byte twice per second", connections: 2000,
 		attack: slowHeaders},

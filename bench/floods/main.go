@@ -63,8 +63,8 @@ func run(ctx context.Context, args []string) error {
 	list := flags.Bool("list", false, "name the floods")
 	path := flags.String("page", "", "rewrite the table of this `page`, and print nothing")
 	o := options{}
-	flags.IntVar(&o.rounds, "rounds", 3, "how often both phases are measured in turns")
-	flags.DurationVar(&o.phase, "phase", time.Second, "how long the reader reads in each phase")
+	flags.IntVar(&o.rounds, "rounds", 5, "how often both phases are measured in turns")
+	flags.DurationVar(&o.phase, "phase", 2*time.Second, "how long the reader reads in each phase")
 	flags.DurationVar(&o.settle, "settle", 4*time.Second, "how long a flood lasts before the reader reads")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -129,14 +129,16 @@ func run(ctx context.Context, args []string) error {
 // printTable prints the results of floods as a table.
 func printTable(out io.Writer, results []result, machine record.Machine) error {
 	table := page.Markdown{}
-	table.Row("flood", "alone, steps/s", "with the flood", "daemon per step alone, us",
+	table.Row("flood", "alone, steps/s", "with the flood", "lowest to highest", "daemon per step alone, us",
 		"daemon per step with the flood, us", "daemon alone, MiB",
 		"daemon with the flood, MiB")
 	for _, r := range results {
-		table.Row(r.name, fmt.Sprintf("%.0f", r.alone.perSecond()),
-			fmt.Sprintf("%.0f %%", 100*r.flooded.perSecond()/r.alone.perSecond()),
-			fmt.Sprint(r.alone.perStep().Microseconds()), fmt.Sprint(r.flooded.perStep().Microseconds()),
-			fmt.Sprint(r.alone.memory>>20), fmt.Sprint(r.flooded.memory>>20))
+		alone, flooded := sum(r.alone), sum(r.flooded)
+		median, lowest, highest := r.share()
+		table.Row(r.name, fmt.Sprintf("%.0f", alone.perSecond()), fmt.Sprintf("%.0f %%", 100*median),
+			fmt.Sprintf("%.0f to %.0f", 100*lowest, 100*highest),
+			fmt.Sprint(alone.perStep().Microseconds()), fmt.Sprint(flooded.perStep().Microseconds()),
+			fmt.Sprint(alone.memory>>20), fmt.Sprint(flooded.memory>>20))
 	}
 	return table.Print(out, machine)
 }

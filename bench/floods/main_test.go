@@ -35,11 +35,12 @@ func TestPage_HasAllFloods(t *testing.T) {
 	}
 }
 
-func TestPrintTable_HasSharesOfSpeedWithoutFlood(t *testing.T) {
+func TestPrintTable_HasMedianShareOfSpeedWithoutFlood(t *testing.T) {
 	at := func(steps int, memory int64) phase { return phase{steps, time.Second, time.Second / 2, memory << 20} }
 	var out strings.Builder
-	err := printTable(&out, []result{{name: "http-idle", alone: at(200, 100), flooded: at(150, 140)}}, record.Machine{})
-	if want := "| http-idle | 200 | 75 % | 2500 | 3333 | 100 | 140 |\n"; err != nil ||
+	alone, flooded := []phase{at(200, 100), at(200, 90), at(200, 80)}, []phase{at(150, 140), at(50, 0), at(250, 0)}
+	err := printTable(&out, []result{{name: "http-idle", alone: alone, flooded: flooded}}, record.Machine{})
+	if want := "| http-idle | 200 | 75 % | 25 to 125 | 2500 | 3333 | 100 | 140 |\n"; err != nil ||
 		!strings.Contains(out.String(), want) {
 		t.Errorf("got %s, %v", out.String(), err)
 	}

@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,7 +18,7 @@ import (
 	"loaderd/internal/flightclient"
 )
 
-// phase is the sums of the reader and the daemon over all rounds of a phase.
+// phase is what the reader and the daemon did while the reader read.
 type phase struct {
 	steps  int
 	took   time.Duration
@@ -30,14 +31,29 @@ func (p phase) perSecond() float64 { return float64(p.steps) / p.took.Seconds() 
 // perStep is the daemon's processor time per step.
 func (p phase) perStep() time.Duration { return p.cpu / time.Duration(max(p.steps, 1)) }
 
-func (p *phase) add(q phase) {
-	p.steps, p.took, p.cpu, p.memory = p.steps+q.steps, p.took+q.took, p.cpu+q.cpu, max(p.memory, q.memory)
-}
-
-// result is the measurement of a flood.
+// result is the measurement of a flood, by round.
 type result struct {
 	name           string
-	alone, flooded phase
+	alone, flooded []phase
+}
+
+// share returns the reader's speed with the flood by its speed alone: the median of all rounds, and the extremes. The
+// phases of a round follow each other, so that other load on the machine affects one round, not the median.
+func (r result) share() (median, lowest, highest float64) {
+	shares := make([]float64, len(r.alone))
+	for i := range shares {
+		shares[i] = r.flooded[i].perSecond() / r.alone[i].perSecond()
+	}
+	slices.Sort(shares)
+	return shares[len(shares)/2], shares[0], shares[len(shares)-1]
+}
+
+// sum adds the phases of all rounds.
+func sum(phases []phase) (all phase) {
+	for _, p := range phases {
+		all.steps, all.took, all.cpu, all.memory = all.steps+p.steps, all.took+p.took, all.cpu+p.cpu, max(all.memory, p.memory)
+	}
+	return all
 }
 
 // measure measures a flood against a new daemon.
@@ -57,12 +73,15 @@ func measure(ctx context.Context, f flood, o options) (r result, err error) {
 		return r, err
 	}
 	for range o.rounds {
-		if err := d.phase(ctx, o, &r.alone); err != nil {
+		alone, err := d.read(ctx, o.phase)
+		if err != nil {
 			return r, err
 		}
-		if err := d.flooded(ctx, o, f, &r.flooded); err != nil {
+		flooded, err := d.flooded(ctx, o, f)
+		if err != nil {
 			return r, err
 		}
+		r.alone, r.flooded = append(r.alone, alone), append(r.flooded, flooded)
 		if err := d.idle(ctx); err != nil {
 			return r, err
 		}
@@ -125,18 +144,18 @@ func self(ctx context.Context, args ...string) *exec.Cmd {
 }
 
 // flooded measures a phase while an attacker runs.
-func (d *running) flooded(ctx context.Context, o options, f flood, p *phase) error {
+func (d *running) flooded(ctx context.Context, o options, f flood) (phase, error) {
 	attacker := self(ctx, "attack", f.name, strconv.Itoa(o.attacker))
 	told, _ := json.Marshal(d.target) // strings always encode
 	attacker.Stdin = strings.NewReader(string(told))
 	if err := attacker.Start(); err != nil {
-		return err
+		return phase{}, err
 	}
 	wait(ctx, o.settle)
-	err := d.phase(ctx, o, p)
+	p, err := d.read(ctx, o.phase)
 	_ = attacker.Process.Kill() // it does not end otherwise
 	_ = attacker.Wait()         // the error of the kill
-	return err
+	return p, err
 }
 
 const (
@@ -165,13 +184,6 @@ func (d *running) idle(ctx context.Context) error {
 		before = spent
 	}
 	return nil
-}
-
-// phase reads for the duration of a phase.
-func (d *running) phase(ctx context.Context, o options, p *phase) error {
-	one, err := d.read(ctx, o.phase)
-	p.add(one)
-	return err
 }
 
 // memoryEvery is the interval of reading the daemon's memory.
