@@ -51,7 +51,8 @@ func (r result) share() (median, lowest, highest float64) {
 // sum adds the phases of all rounds.
 func sum(phases []phase) (all phase) {
 	for _, p := range phases {
-		all.steps, all.took, all.cpu, all.memory = all.steps+p.steps, all.took+p.took, all.cpu+p.cpu, max(all.memory, p.memory)
+		all.steps, all.took, all.cpu = all.steps+p.steps, all.took+p.took, all.cpu+p.cpu
+		all.memory = max(all.memory, p.memory)
 	}
 	return all
 }

@@ -246,8 +246,8 @@ func TestListener_BoundsConnectionsWithoutRequest(t *testing.T) {
 	}
 }
 
-// Attackers from many hosts cannot spend more processor time than the limit for all unknown hosts, and cannot keep a host
-// out that is known.
+// Attackers from many hosts cannot spend more processor time than the limit for all unknown hosts. They cannot keep out
+// a known host.
 func TestListener_BoundsConnectionsOfUnknownHosts(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 4, MaxPerHost: 4})
 	_, trainer := s.connect(t, "127.0.0.1")
