@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -240,7 +241,8 @@ func (s *Store) streamBound(wanted int64) (int64, error) {
 	return max(min(wanted, free/2/int64(max(s.config.Shares, 1))), 1<<20), nil
 }
 
-// logLowered warns, once per process, that the disk is too small for the bound that the configuration gives a stream.
+// logLowered logs, once per process, that the disk is too small for the bound that the configuration gives a stream. It
+// is a warning unless the bound is the default.
 func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 	if bytes >= want.MaxBytes {
 		return
@@ -248,20 +250,25 @@ func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 	if _, logged := s.loweredBounds.LoadOrStore(want.Name, true); logged {
 		return
 	}
-	setting := "stream.plan_bytes"
+	setting, usual := "stream.plan_bytes", Default().PlanBytes
 	switch want.Name {
 	case s.config.Name:
-		setting = "stream.max_bytes"
+		setting, usual = "stream.max_bytes", Default().MaxBytes
 	case s.config.DeadLetterName():
-		setting = "stream.dead_letter_bytes"
+		setting, usual = "stream.dead_letter_bytes", Default().DeadLetterBytes
+	}
+	level := slog.LevelWarn
+	if want.MaxBytes == usual {
+		level = slog.LevelInfo
 	}
 	keys := []any{"stream", want.Name, "setting", setting, "configured_bytes", want.MaxBytes, "bytes", bytes}
 	if free := s.DiskFree(); free != nil {
 		keys = append(keys, "free_bytes", *free)
 	}
-	s.log.Warn("lowered the bound of a stream: the disk has too little space", append(keys, event.StreamBoundLowered,
-		"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for",
-			setting))...)
+	s.log.Log(context.Background(), level, "lowered the bound of a stream: the disk has too little space",
+		append(keys, event.StreamBoundLowered,
+			"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for",
+				setting))...)
 }
 
 // ConfiguredBound returns the configured bound of the document stream in bytes; 0 for a remote server, whose streams

@@ -255,7 +255,7 @@ func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
 		if n := strings.Count(log.String(), "event=stream.bound_lowered"); n != want {
 			t.Errorf("start %d: logged %d times, want %d:\n%s", i, n, want, &log)
 		}
-		for _, part := range []string{"stream=DOCS", "setting=stream.max_bytes", "configured_bytes=67108864",
+		for _, part := range []string{"level=WARN", "stream=DOCS", "setting=stream.max_bytes", "configured_bytes=67108864",
 			fmt.Sprintf("bytes=%d", tc.want), fmt.Sprintf("free_bytes=%d", tc.free), "do="} {
 			if want == 1 && !strings.Contains(log.String(), part) {
 				t.Errorf("start %d: no %s in %s", i, part, &log)
