@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
 	"sync/atomic"
 
 	"loaderd/internal/config"
@@ -14,11 +15,15 @@ import (
 
 // serve runs a daemon until it fails or ctx ends, then stops it within the configured time. Readers with an open
 // stream receive the cause before their connections end. again reads the configuration again; a running daemon
-// applies only its limits. attended logs a link that opens the page, which belongs on a terminal and not in stored
-// logs.
+// applies only its limits. On a terminal, which is nil otherwise, the log starts with a banner. Its link opens the page
+// and does not belong in stored logs.
 func serve(
-	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, attended bool,
+	ctx context.Context, c config.Config, again func() (config.Config, error), log *slog.Logger, terminal *os.File,
 ) error {
+	var announced atomic.Bool
+	if terminal != nil && c.Log.Level == config.Default().Log.Level {
+		log = slog.New(startHandler{log.Handler(), &announced})
+	}
 	var started atomic.Pointer[daemon.Daemon]
 	defer outlive(log, func() {
 		d := started.Load()
@@ -38,9 +43,10 @@ func serve(
 		return fmt.Errorf("start daemon: %w", err)
 	}
 	started.Store(d)
-	if attended {
-		log.Info("live page", "link", d.PageLink())
+	if terminal != nil {
+		_ = writeBanner(terminal, c, d) // as for the log, an error does not stop the daemon
 	}
+	announced.Store(true)
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait() }()
 	var failed error

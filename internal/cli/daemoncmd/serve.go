@@ -28,8 +28,8 @@ ones. --print-config prints every setting with its description.
 
 Without configured identities, the daemon serves only this user: calls need the
 token in its data folder. Commands and the Python client find the token there.
-On a terminal the daemon prints a link that opens the live page. loaderd page
-prints another link.`,
+On a terminal the daemon first prints a link that opens the live page, and how
+to train and to publish. loaderd page prints another link.`,
 		Example: `  # defaults: embedded NATS server, ./loaderd-data, Flight on 127.0.0.1:8815
   loaderd serve
 
@@ -61,7 +61,7 @@ prints another link.`,
 			if flags.File == "-" { // standard input has been read
 				again = func() (config.Config, error) { return c, nil }
 			}
-			return serve(ctx, c, again, command.NewLogger(c.Log, cmd.ErrOrStderr()), command.Terminal(cmd.ErrOrStderr()) != nil)
+			return serve(ctx, c, again, command.NewLogger(c.Log, cmd.ErrOrStderr()), command.Terminal(cmd.ErrOrStderr()))
 		},
 	}
 	flags.RegisterServe(cmd)
