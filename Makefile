@@ -184,8 +184,11 @@ ARCHES ?= amd64 arm64
 .PHONY: packages
 packages: ## build deb and rpm packages in bin/packages for ARCHES (default: amd64 arm64)
 	@rm -rf bin/packages && mkdir -p bin/packages && $(GO) -C deploy/check build -o ../../bin/packages/nfpm github.com/goreleaser/nfpm/v2/cmd/nfpm
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) $(GO) run -tags manual ./cmd/loaderd bin/packages/manual
+	@$(GO) build -o bin/packages/loaderd ./cmd/loaderd && mkdir -p bin/packages/manual/completion
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || date +%s) bin/packages/loaderd man bin/packages/manual/man
 	@gzip -9n bin/packages/manual/man/*.1
+	@for shell in bash:loaderd.bash zsh:_loaderd fish:loaderd.fish; do \
+		bin/packages/loaderd completion $${shell%%:*} > bin/packages/manual/completion/$${shell#*:} || exit 1; done
 	@version=$$($(PYTHON) python/version.py) && for arch in $(ARCHES); do \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build -trimpath -ldflags "-s -w -X loaderd/internal/build.release=$$version" \
 			-o bin/packages/$$arch/loaderd ./cmd/loaderd && \

@@ -1,5 +1,3 @@
-//go:build !manual
-
 // Command loaderd is a streaming data loader for training loops. It reads documents from NATS JetStream, and serves
 // packed and shuffled steps over Arrow Flight.
 package main

@@ -42,6 +42,7 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	var usage command.UsageError
 	var quiet command.ExitStatus
 	var rejected publishcmd.RejectedError
+	var unreachable command.UnreachableError
 	var problems config.Problems
 	if out.Err != nil && (err == nil || !started) {
 		err, started = out.Err, true
@@ -65,6 +66,9 @@ func Run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return command.ExitFailed
 	}
 	fmt.Fprintf(stderr, "loaderd: %v\n", err)
+	if errors.As(err, &unreachable) {
+		return command.ExitUnreachable
+	}
 	return command.ExitFailed
 }
 
@@ -94,8 +98,9 @@ The same configuration over the same stream produces the same batches, byte for
 byte.
 
 Exit status: 0 on success; 1 if the work failed; 2 if the command line or the
-configuration is invalid; 3 if publish committed its documents, but a run could
-not decode some of them.`,
+configuration is invalid; 6 if the daemon or its servers cannot be reached.
+publish returns 3 if it committed its documents, but a run could not decode some
+of them. status returns 4 if the run waits, and 5 if something is broken.`,
 		Example: `  # a daemon with an embedded NATS server, and documents for it
   loaderd serve --data-dir /data/loaderd --tokenizer gpt2
   loaderd publish corpus/*.jsonl.zst
@@ -111,7 +116,6 @@ not decode some of them.`,
 	root.Version = buildText(build.This())
 	root.SetVersionTemplate("{{.Version}}")
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	root.CompletionOptions.HiddenDefaultCmd = true
 	command.InitHelp(root)
 	for _, g := range []struct {
 		id, title string
@@ -134,6 +138,7 @@ not decode some of them.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newVersionCmd())
+	root.AddCommand(newManCmd(), newVersionCmd())
+	root.InitDefaultCompletionCmd()
 	return root
 }

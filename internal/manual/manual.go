@@ -1,5 +1,5 @@
 // Package manual writes the documentation of a program's command line: a page of Markdown for docs/, and manual pages
-// for packages. It is not part of the program.
+// of section 1.
 package manual
 
 import (
@@ -40,11 +40,14 @@ func Markdown(w io.Writer, root *cobra.Command, usages FlagUsages) error {
 	return err
 }
 
-// below returns the visible commands below c, parents first.
+// below returns the visible commands below c, parents first. It omits those of Cobra's completion, one for each shell.
 func below(c *cobra.Command) (all []*cobra.Command) {
 	for _, x := range c.Commands() {
 		if x.IsAvailableCommand() && x.Name() != "help" {
-			all = append(append(all, x), below(x)...)
+			all = append(all, x)
+			if x.Name() != "completion" {
+				all = append(all, below(x)...)
+			}
 		}
 	}
 	return all

@@ -21,10 +21,10 @@ const module = "loaderd"
 
 // arrows are the imports between packages. A package may import packages that its arrows lead to, directly or not.
 var arrows = map[string][]string{
-	"cmd/loaderd": {"internal/cli", "internal/manual"},
+	"cmd/loaderd": {"internal/cli"},
 	"internal/cli": {"internal/build", "internal/cli/daemoncmd", "internal/cli/dlqcmd", "internal/cli/publishcmd",
 		"internal/cli/runcmd",
-		"internal/cli/simulatecmd", "internal/jsonlines"},
+		"internal/cli/simulatecmd", "internal/jsonlines", "internal/manual"},
 	"internal/cli/daemoncmd": {"internal/cli/command", "internal/daemon", "internal/demo/screen", "internal/runadmin"},
 	"internal/cli/dlqcmd":    {"internal/cli/command", "stream/deadletter", "stream/retention"},
 	"internal/cli/publishcmd": {"internal/cli/command", "internal/daemon", "internal/objects", "internal/publishing",

@@ -4,6 +4,7 @@ package command
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -15,6 +16,10 @@ const (
 	ExitUsage  = 2 // the command line or the configuration is wrong
 	// ExitRejected is the status of a publish that committed its documents, some of which a run could not decode.
 	ExitRejected = 3
+	ExitWaiting  = 4 // of status: the run waits for documents, ranks or another daemon
+	ExitFailing  = 5 // of status: something is broken
+	// ExitUnreachable is the status of a command that cannot reach the daemon or its servers.
+	ExitUnreachable = 6
 )
 
 // UsageError marks an error in a command's arguments. The command exits with ExitUsage.
@@ -24,6 +29,14 @@ type UsageError struct{ error }
 func Usage(err error) error { return UsageError{err} }
 
 func (e UsageError) Unwrap() error { return e.error }
+
+// UnreachableError marks that the daemon or its servers cannot be reached. The command exits with ExitUnreachable.
+type UnreachableError struct{ error }
+
+// Unreachable returns err as an UnreachableError.
+func Unreachable(err error) error { return UnreachableError{err} }
+
+func (e UnreachableError) Unwrap() error { return e.error }
 
 // ExitStatus ends a command with a status and without an error message. The command's output gives the reason.
 type ExitStatus struct{ Code int }
@@ -38,10 +51,23 @@ func NoArguments(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// Group returns a command that only has subcommands. Without one it prints its help.
+// rejectUnknown rejects the name of an unknown subcommand.
+func rejectUnknown(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, c := range cmd.Commands() {
+		names = append(names, c.Name())
+	}
+	return fmt.Errorf("%s has no command %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", "))
+}
+
+// Group returns a command that only has subcommands. Without one it prints its help. Cobra itself reports an unknown
+// subcommand only for the root command.
 func Group(use, short, example string, subcommands ...*cobra.Command) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Example: example, Args: NoArguments,
+		Use: use, Short: short, Example: example, Args: rejectUnknown,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(subcommands...)
