@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -51,6 +53,8 @@ func TestFlightFlags_ConnectionErrorsSuggestFlags(t *testing.T) {
 	secure := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key = serverCert, serverKey })
 	mutual := sealingServer(t, func(c *arrowout.Config) { c.Cert, c.Key, c.ClientCA = serverCert, serverKey, clientCert })
 	nats := natstest.Start(t).Config().Listen
+	page := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(page.Close)
 	for _, c := range []struct {
 		name string
 		args []string
@@ -58,29 +62,31 @@ func TestFlightFlags_ConnectionErrorsSuggestFlags(t *testing.T) {
 		says string
 	}{
 		{"plain", []string{"--daemon", "grpc://" + plain}, command.ExitOK, "ends at document 7"},
-		{"NATS", []string{"--daemon", "grpc://" + nats}, command.ExitFailed,
+		{"NATS", []string{"--daemon", "grpc://" + nats}, command.ExitUnreachable,
 			"a NATS server listens at this address; the Flight server is at the daemon's flight.listen"},
-		{"NATS with TLS", []string{"--daemon", "grpc+tls://" + nats}, command.ExitFailed,
+		{"NATS with TLS", []string{"--daemon", "grpc+tls://" + nats}, command.ExitUnreachable,
 			"a NATS server listens at this address"},
 		{"TLS", []string{"--daemon", "grpc+tls://" + secure, "--tls-ca", serverCert}, command.ExitOK,
 			"ends at document 7"},
 		{"mutual TLS", []string{"--daemon", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert,
 			"--tls-key", clientKey}, command.ExitOK,
 			"ends at document 7"},
-		{"plain to TLS", []string{"--daemon", "grpc://" + secure}, command.ExitFailed, "--daemon grpc+tls://" + secure},
-		{"TLS to plain", []string{"--daemon", "grpc+tls://" + plain}, command.ExitFailed, "--daemon grpc://" + plain},
-		{"no authority", []string{"--daemon", "grpc+tls://" + secure}, command.ExitFailed, "--tls-ca"},
-		{"no client certificate", []string{"--daemon", "grpc+tls://" + mutual, "--tls-ca", serverCert}, command.ExitFailed,
-			"--tls-cert and --tls-key"},
+		{"plain to TLS", []string{"--daemon", "grpc://" + secure}, command.ExitUnreachable, "--daemon grpc+tls://" + secure},
+		{"TLS to plain", []string{"--daemon", "grpc+tls://" + plain}, command.ExitUnreachable, "--daemon grpc://" + plain},
+		{"no authority", []string{"--daemon", "grpc+tls://" + secure}, command.ExitUnreachable, "--tls-ca"},
+		{"no client certificate", []string{"--daemon", "grpc+tls://" + mutual, "--tls-ca", serverCert},
+			command.ExitUnreachable, "--tls-cert and --tls-key"},
 		{"another client certificate", []string{"--daemon", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert",
 			otherCert, "--tls-key", otherKey},
-			command.ExitFailed, "--tls-cert and --tls-key"},
+			command.ExitUnreachable, "--tls-cert and --tls-key"},
+		{"HTTP", []string{"--daemon", "grpc://" + strings.TrimPrefix(page.URL, "http://")}, command.ExitUnreachable,
+			"an HTTP server listens at this address"},
 		{"no key", []string{"--daemon", "grpc+tls://" + mutual, "--tls-cert", clientCert}, command.ExitUsage, "--tls-key"},
 		{"certificates without TLS", []string{"--daemon", "grpc://" + plain, "--tls-ca", serverCert}, command.ExitUsage,
 			"grpc+tls://"},
-		{"no server", []string{"--daemon", "grpc://127.0.0.1:1"}, command.ExitFailed,
+		{"no server", []string{"--daemon", "grpc://127.0.0.1:1"}, command.ExitUnreachable,
 			"is loaderd serve running at 127.0.0.1:1?"},
-		{"no server with TLS", []string{"--daemon", "grpc+tls://127.0.0.1:1"}, command.ExitFailed,
+		{"no server with TLS", []string{"--daemon", "grpc+tls://127.0.0.1:1"}, command.ExitUnreachable,
 			"is loaderd serve running at 127.0.0.1:1?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

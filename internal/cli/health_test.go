@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/arrowout"
 	"loaderd/internal/cli/command"
 )
 
@@ -60,6 +61,8 @@ func TestHealth_ReportsReasonOfFailure(t *testing.T) {
 			`http.listen: "127.0.0.1:0": want a fixed port`},
 		{"has a wrong setting", []string{"--set", "http.lissten=x"}, command.ExitUsage, "did you mean http.listen"},
 		{"is absent", []string{"--daemon", "http://127.0.0.1:1"}, command.ExitFailed, "cannot reach the daemon: "},
+		{"is a Flight server", []string{"--daemon", "http://" + sealingServer(t, func(*arrowout.Config) {})},
+			command.ExitFailed, "no HTTP server listens at "},
 		{"is no URL", []string{"--daemon", "http://%"}, command.ExitUsage, "--daemon: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -43,7 +43,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	for _, args := range [][]string{{"seal"}, {"flush"}, {"run", "show"}, {"ledger", "--step", "0"}} {
 		loaderd(command.ExitFailed, "or set the data folder with LOADERD_STREAM__DIR or --daemon", with(args...)...)
 	}
-	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
+	loaderd(command.ExitFailed, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
 	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "page")
 	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "token", "flight")
 
@@ -99,7 +99,7 @@ func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() { ended <- impostor.Serve(l) }()
 	t.Setenv("LOADERD_STREAM__DIR", s.dir)
-	if code, _, _ := s.loaderd("seal", "--daemon", "grpc://"+s.flight); code != command.ExitFailed {
+	if code, _, _ := s.loaderd("seal", "--daemon", "grpc://"+s.flight); code != command.ExitUnreachable {
 		t.Errorf("exit status %d", code)
 	}
 	impostor.Stop()

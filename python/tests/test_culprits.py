@@ -56,7 +56,7 @@ def job_of(stage: Stage, name: str) -> dict[str, Any]:
 def test_Culprit_RankInLockStep(stage: Stage, scene: Scene) -> None:
     """The other ranks hang in a collective: they hold step 35, or 34 if that was the culprit's last report."""
     play(scene, stage)
-    assert exit_status(stage.daemons[0]) == 2
+    assert exit_status(stage.daemons[0]) == 5
     wait_for(logged(stage, scene, *range(scene.rank or 0)), LIMIT)
     steps = {step for look in stage.looks for step in re.findall(r"has not consumed step (\d+)", look.text)}
     assert steps and steps <= {"34", "35"}

@@ -40,10 +40,10 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 	if why == nil {
 		return nil, NameFlags(err)
 	}
-	return nil, fmt.Errorf(
+	return nil, Unreachable(fmt.Errorf(
 		"cannot connect to NATS at %s: no server reachable within %v: %w: start loaderd serve, "+
 			"or name the servers with --daemon",
-		servers, wait, why)
+		servers, wait, why))
 }
 
 // dialServers dials the servers to find the reason why none is reachable, which the NATS client does not return. The

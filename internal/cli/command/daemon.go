@@ -21,10 +21,12 @@ import (
 // DaemonVariable is the environment variable with the default of --daemon.
 const DaemonVariable = "LOADERD_DAEMON"
 
-// Default addresses of a daemon on this machine.
+// DefaultHTTP is the default address of the HTTP server of a daemon on this machine.
+const DefaultHTTP = "http://127.0.0.1:9815"
+
+// Default addresses of its other servers.
 const (
 	defaultFlight = "grpc://127.0.0.1:8815"
-	defaultHTTP   = "http://127.0.0.1:9815"
 	defaultNATS   = "nats://127.0.0.1:4222"
 )
 
@@ -91,7 +93,7 @@ func (f *DaemonFlag) Find() (Daemon, error) {
 		return Daemon{Context: c, named: true}, err
 	}
 	c, err := folderContext(DataDir())
-	c.Flight, c.HTTP = cmp.Or(c.Flight, defaultFlight), cmp.Or(c.HTTP, defaultHTTP)
+	c.Flight, c.HTTP = cmp.Or(c.Flight, defaultFlight), cmp.Or(c.HTTP, DefaultHTTP)
 	c.NATS = cmp.Or(server.HolderURL(c.DataDir), defaultNATS)
 	return Daemon{Context: c}, err
 }
@@ -154,8 +156,8 @@ func (d Daemon) address(url, what, example, key string) (string, error) {
 	case url != "":
 		return url, nil
 	case d.DataDir != "":
-		return "", fmt.Errorf("no daemon with data folder %s is running, or its %s does not listen: start loaderd serve, "+
-			"or name the server with --daemon %s", d.DataDir, what, example)
+		return "", Unreachable(fmt.Errorf("no daemon with data folder %s is running, or its %s does not listen: "+
+			"start loaderd serve, or name the server with --daemon %s", d.DataDir, what, example))
 	case d.name != "":
 		return "", Usage(fmt.Errorf("context %s has no address of the %s: add it with loaderd context set %s --%s %s", d.name,
 			what, d.name, key, example))

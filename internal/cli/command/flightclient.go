@@ -79,7 +79,11 @@ func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*flightc
 		return nil
 	}
 	if s, ok := status.FromError(errors.Unwrap(err)); ok && s != nil { // the daemon's message without the gRPC prefix
-		return fmt.Errorf("%s at %s: %s%s", action, f.URI, s.Message(), f.advice(ctx, s)+f.noToken(err))
+		reason := flightclient.Reason(errors.Unwrap(err))
+		err = fmt.Errorf("%s at %s: %s%s", action, f.URI, s.Message(), f.advice(ctx, s)+f.noToken(reason))
+		if s.Code() == codes.Unavailable && reason == "" { // not a daemon's answer
+			err = Unreachable(err)
+		}
 	}
 	return err
 }
@@ -88,17 +92,19 @@ func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*flightc
 func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.Default().Dir) }
 
 // noToken returns the reason why the token that the daemon requires was not found.
-func (f *FlightClient) noToken(err error) string {
+func (f *FlightClient) noToken(reason string) string {
 	_, address, _ := strings.Cut(f.URI, "://")
-	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.InvalidToken) {
+	if f.tokenFile != "" || reason != string(fault.InvalidToken) {
 		return ""
 	}
-	_, err = auth.NewLocalSigner(f.found.TokenFolder(), address).Authorization()
+	_, err := auth.NewLocalSigner(f.found.TokenFolder(), address).Authorization()
 	if err == nil {
 		return ""
 	}
 	return " (" + err.Error() + ")"
 }
+
+const flightIsAt = "; the Flight server is at the daemon's flight.listen, by default " + defaultFlight
 
 const hungUp = "the daemon closed the connection: it may require a client certificate, or another one " +
 	"(--tls-cert and --tls-key)"
@@ -110,6 +116,9 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 	}
 	_, address, _ := strings.Cut(f.URI, "://")
 	secure := strings.HasPrefix(f.URI, "grpc+tls:")
+	if strings.Contains(s.Message(), "looked like an HTTP/1.1 header") {
+		return ": an HTTP server listens at this address, such as the daemon's page" + flightIsAt
+	}
 	for _, c := range []struct {
 		secure       bool
 		part, advice string
@@ -130,8 +139,7 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 	} {
 		if c.secure == secure && strings.Contains(s.Message(), c.part) {
 			if greetsAsNATS(ctx, address) {
-				return ": a NATS server listens at this address; the Flight server is at the daemon's flight.listen, by default " +
-					"grpc://127.0.0.1:8815"
+				return ": a NATS server listens at this address" + flightIsAt
 			}
 			return ": " + c.advice
 		}

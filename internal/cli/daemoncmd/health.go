@@ -152,6 +152,10 @@ func askHealth(ctx context.Context, client *http.Client, url string) (string, er
 	}
 	a, err := client.Do(q)
 	if err != nil {
+		if strings.Contains(err.Error(), "malformed HTTP") {
+			return "", fmt.Errorf("no HTTP server listens at %s: the daemon's is at http.listen, by default %s", url,
+				command.DefaultHTTP)
+		}
 		return "", fmt.Errorf("cannot reach the daemon: %w", err)
 	}
 	defer a.Body.Close()

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/knadh/koanf/parsers/yaml"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/api"
@@ -215,6 +216,9 @@ one run only, use loaderd seal NAME.`,
 			source := store.Source(args[0], 1)
 			last, err := source.SealDocuments(ctx)
 			switch {
+			case errors.Is(err, jetstream.ErrStreamNotFound):
+				err = fmt.Errorf("source %s has no stream %s: loaderd mix lists the sources of a run", args[0],
+					source.Config().Name)
 			case err != nil:
 			case asJSON:
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(sealedSource{args[0], source.Config().Name, last})

@@ -3,7 +3,6 @@ package runcmd
 import (
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -21,12 +20,6 @@ import (
 	"loaderd/loader/state"
 )
 
-// Exit statuses of loaderd status.
-const (
-	exitWaiting = 1
-	exitFailing = 2
-)
-
 // NewStatusCmd returns the command status.
 func NewStatusCmd() *cobra.Command {
 	var client command.FlightClient
@@ -38,9 +31,9 @@ func NewStatusCmd() *cobra.Command {
 between producers and trainers, sources, ranks, jobs and daemons. Every daemon
 of the run returns the same state.
 
-The exit status is 0 if the run makes progress or has ended. It is 1 if the run
-waits for documents, ranks or another daemon. It is 2 if something is broken, or
-if the daemon cannot be reached.`,
+The exit status is 0 if the run makes progress or has ended, 4 if it waits for
+documents, ranks or another daemon, and 5 if something is broken. It is 6 if the
+daemon cannot be reached.`,
 		Example: `  loaderd status
   loaderd status --daemon grpc+tls://trainer-0:8815 --tls-ca ca.pem \
       --token-file token
@@ -52,13 +45,9 @@ if the daemon cannot be reached.`,
 				s, err = c.Status(cmd.Context(), client.Run)
 				return err
 			})
-			var usage command.UsageError
 			switch {
-			case errors.As(err, &usage):
-				return err
 			case err != nil:
-				fmt.Fprintf(cmd.ErrOrStderr(), "loaderd: %v\n", err)
-				return command.ExitStatus{Code: exitFailing}
+				return err
 			case asJSON:
 				err = json.NewEncoder(cmd.OutOrStdout()).Encode(s)
 			default:
@@ -69,9 +58,9 @@ if the daemon cannot be reached.`,
 			}
 			switch s.Verdict.Health {
 			case diagnosis.Waiting:
-				return command.ExitStatus{Code: exitWaiting}
+				return command.ExitStatus{Code: command.ExitWaiting}
 			case diagnosis.Failing:
-				return command.ExitStatus{Code: exitFailing}
+				return command.ExitStatus{Code: command.ExitFailing}
 			}
 			return nil
 		},
