@@ -157,6 +157,52 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	}
 }
 
+// The documents of several sources are compared as a run mixes them, and the printed settings are a valid configuration.
+func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
+	s := natstest.Start(t)
+	sources := map[string]int{"code": 900, "web": 300}
+	for name, documents := range sources {
+		of := s.Store().Source(name, len(sources))
+		if _, err := of.EnsureDocuments(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range documents {
+			m := stream.Message{Subject: "docs." + name, Data: []byte(strings.Repeat(" hello", 1+i%50))}
+			if _, err := s.Store().JetStream().PublishMsg(t.Context(), m.NATS()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	dir := t.TempDir()
+	config := writeFile(t, "c.yaml", []byte("packing: {buckets: [32, 64]}\nsources: {code: {weight: 1}, web: {weight: 3}}\n"+
+		"mix: {end: first}\n"))
+	var out, said bytes.Buffer
+	if code := Run(t.Context(), []string{"compare", "--from-stream", "--out", dir, "-c", config, "--daemon",
+		natstest.URL(s.Store())}, nil, &out, &said); code != command.ExitOK {
+		t.Fatalf("exit %d: %s", code, &said)
+	}
+	var r report.Report
+	b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	// web ends first: 300 documents, and a third as many tokens of code.
+	if r.Lengths.Documents < 350 || r.Lengths.Documents > 450 || len(r.Results[0].Sources) != 2 {
+		t.Errorf("%d documents of %d sources are compared", r.Lengths.Documents, len(r.Results[0].Sources))
+	}
+	_, settings, found := strings.Cut(out.String(), "\npacking:\n")
+	settings, _, _ = strings.Cut("packing:\n"+settings, "\n\n")
+	pasted := writeFile(t, "pasted.yaml", []byte(settings))
+	var printed bytes.Buffer
+	code := Run(t.Context(), []string{"serve", "-c", pasted, "--print-config"}, nil, &printed, &said)
+	if !found || code != command.ExitOK || !strings.Contains(printed.String(), "method: "+r.Best) {
+		t.Errorf("the settings %s: exit %d, %s", settings, code, &said)
+	}
+}
+
 // compareAsServed checks that without a configuration compare uses the run's row lengths, unless flags override them.
 func (s *site) compareAsServed(t *testing.T) {
 	for _, x := range []struct {

@@ -9,6 +9,9 @@ import (
 	"loaderd/internal/humanize"
 )
 
+// maxDeviation is the largest deviation of a part of a run (see Sample) with which a method is recommended.
+const maxDeviation = 0.5
+
 // Smaller differences do not count when methods are compared.
 const (
 	cutsTolerance    = 0.0005 // per document
@@ -16,13 +19,18 @@ const (
 	costTolerance    = 0.02   // of the attention without a mask
 )
 
-// chooseBest chooses the recommended method and gives reasons. Its criteria in order: nothing dropped or repeated, the
-// fewest needless cuts, the least padding, the least attention without a mask, the lowest age of documents.
+// chooseBest chooses the recommended method and gives reasons, or explains why it recommends none. Its criteria in order:
+// every part of the run is representative, nothing dropped or repeated, the fewest needless cuts, the least padding, the
+// least attention without a mask, the lowest age of documents.
 func chooseBest(r *Report) (best string, why []string) {
 	if len(r.Results) == 0 {
 		return "", nil
 	}
-	left := slices.Clone(r.Results)
+	left := slices.DeleteFunc(slices.Clone(r.Results), func(x Result) bool { return x.deviation() > maxDeviation })
+	if len(left) == 0 {
+		return "", []string{fmt.Sprintf("No method is recommended: in a twentieth of each run, %s is more than %s off. "+
+			"Compare more documents, or documents in random order.", r.describeSamples(), formatPercent(maxDeviation))}
+	}
 	keep := func(value func(Result) float64, near func(least float64) float64) {
 		least := math.Inf(1)
 		for _, x := range left {

@@ -21,8 +21,8 @@ type Report struct {
 	Pool    int             `json:"pool"` // pieces; 0 is the whole input
 	MaxAge  int             `json:"max_age"`
 	Short   int             `json:"short"`   // tokens below which documents are short, in the samples of the results
-	Best    string          `json:"best"`    // the recommended method; empty without results
-	Why     []string        `json:"why"`     // reasons for it, in sentences
+	Best    string          `json:"best"`    // the recommended method; empty for none
+	Why     []string        `json:"why"`     // reasons, in sentences
 	Results []Result        `json:"results"` // in the order in which they were added
 	Skipped []SkippedMethod `json:"skipped,omitempty"`
 }

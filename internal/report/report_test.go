@@ -167,6 +167,27 @@ func TestTable_FitsWidth(t *testing.T) {
 	}
 }
 
+// A method is not recommended if a part of its run is not representative.
+func TestReport_RecommendsNoUnrepresentativeMethod(t *testing.T) {
+	with := func(deviations ...float64) *report.Report {
+		r := &report.Report{Rows: []int{8}}
+		for i, d := range deviations {
+			r.Results = append(r.Results, report.Result{Result: &simulation.Result{Method: string(rune('a' + i)), Documents: 20,
+				Pieces: 20, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: d}}})
+		}
+		r.ChooseBest()
+		return r
+	}
+	if r := with(1.06, 0.2); r.Best != "b" {
+		t.Errorf("%q is recommended, want b", r.Best)
+	}
+	r := with(1.06, 0.7)
+	var b strings.Builder
+	if err := r.WriteTable(&b); err != nil || r.Best != "" || !strings.Contains(b.String(), "No method is recommended: ") {
+		t.Errorf("%q is recommended, %v: %s", r.Best, err, &b)
+	}
+}
+
 // TestTable_StarsMarkBestValues checks that the best value of a column has a star: the lowest, or the highest for
 // speeds. There is no star if most methods share the value.
 func TestTable_StarsMarkBestValues(t *testing.T) {

@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
 	"loaderd/internal/humanize"
+	"loaderd/packonline"
 )
 
 // tableWidth is the maximum number of characters per line, for a narrow terminal.
@@ -42,13 +44,32 @@ func (r *Report) WriteTable(w io.Writer) error {
 	for _, s := range r.Skipped {
 		fmt.Fprintf(&b, "%s\n", wrap("left out: "+s.Method+": "+s.Reason, tableWidth))
 	}
-	if r.Best != "" {
+	if len(r.Why) > 0 {
 		fmt.Fprintf(&b, "\n%s\n", wrap(strings.Join(r.Why, " "), tableWidth))
+	}
+	if r.Best != "" {
+		fmt.Fprintf(&b, "\n%s", r.settings())
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write table: %w", err)
 	}
 	return nil
+}
+
+// settings returns the recommended settings as YAML for a configuration file.
+func (r *Report) settings() string {
+	rows := r.Rows
+	if !packonline.IsMultiBucket(r.Best) {
+		rows = rows[len(rows)-1:]
+	}
+	text := fmt.Sprintf("packing:\n  method: %s\n  buckets: %s\n", r.Best, strings.ReplaceAll(fmt.Sprint(rows), " ", ", "))
+	if r.Pool > 0 && slices.Contains(packonline.Parameters(r.Best), "pool") {
+		text += fmt.Sprintf("  pool: %d\n", r.Pool)
+	}
+	if r.MaxAge > 0 {
+		text += fmt.Sprintf("  max_age: %d\n", r.MaxAge)
+	}
+	return text
 }
 
 // describeSetting describes the bounds under which the methods ran.

@@ -16,7 +16,6 @@ import (
 	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/runconfig"
-	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/docstream"
@@ -134,12 +133,13 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 	return backend.Stream{Documents: docs, LowWatermarks: lowWatermarks}, err
 }
 
-// ErrPackingDiffers reports that the runs over a stream have different packing settings.
-var ErrPackingDiffers = errors.New("pack differently")
+// ErrConfigDiffers reports that the runs over a stream have different packing settings or sources.
+var ErrConfigDiffers = errors.New("differ in packing or sources")
 
-// Packing returns how the runs over the stream pack, and their names. If any of several runs is not sealed, only the
+// SharedConfig returns the configuration of the runs over the stream, which must agree in packing and sources, and their
+// names. If any of several runs is not sealed, only the
 // unsealed ones count. It returns nil without a run, and if this user may not list runs.
-func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, names []string, err error) {
+func SharedConfig(ctx context.Context, store *stream.Store) (own *runconfig.Config, names []string, err error) {
 	runs, err := retention.Runs(ctx, store)
 	if err != nil {
 		return nil, nil, nil // the stream does not exist, which a read of it reports better, or this user may not list runs
@@ -159,10 +159,11 @@ func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, 
 			return nil, nil, fmt.Errorf("read the configuration of run %s: %w", r.Run, err)
 		}
 		names = append(names, r.Run)
-		if own != nil && !reflect.DeepEqual(*own, h.Config.Packing) {
-			return nil, nil, fmt.Errorf("runs %s %w", strings.Join(names, " and "), ErrPackingDiffers)
+		if own != nil && (!reflect.DeepEqual(own.Packing, h.Config.Packing) ||
+			!reflect.DeepEqual(own.Sources, h.Config.Sources) || !reflect.DeepEqual(own.Mix, h.Config.Mix)) {
+			return nil, nil, fmt.Errorf("runs %s %w", strings.Join(names, " and "), ErrConfigDiffers)
 		}
-		own = &h.Config.Packing
+		own = &h.Config
 	}
 	return own, names, nil
 }

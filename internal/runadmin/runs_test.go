@@ -207,16 +207,16 @@ func TestFork_ContainsRemainingDocuments(t *testing.T) {
 }
 
 // The runs over a stream that are not sealed determine how it is packed, and they must agree.
-func TestPacking_UnsealedRunsMustAgree(t *testing.T) {
+func TestSharedConfig_UnsealedRunsMustAgree(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := func(names []string, c packonline.Config, fails error) {
 		t.Helper()
-		own, have, err := runadmin.Packing(ctx, store)
+		own, have, err := runadmin.SharedConfig(ctx, store)
 		if !errors.Is(err, fails) {
 			t.Errorf("error %v, want %v", err, fails)
 		}
 		if fails == nil && (!slices.Equal(have, names) || (own == nil) != (len(names) == 0) || own != nil &&
-			!reflect.DeepEqual(*own, c)) {
+			!reflect.DeepEqual(own.Packing, c)) {
 			t.Errorf("runs %v pack by %+v, want %v by %+v", have, own, names, c)
 		}
 	}
@@ -233,7 +233,7 @@ func TestPacking_UnsealedRunsMustAgree(t *testing.T) {
 	fork("two", "concat")
 	want([]string{"one", "two"}, config("concat").Packing, nil)
 	fork("three", "bfd")
-	want(nil, packonline.Config{}, runadmin.ErrPackingDiffers)
+	want(nil, packonline.Config{}, runadmin.ErrConfigDiffers)
 }
 
 // A plan that lost its end is reported as damaged, to one inspection at a time. Its copy continues with the same

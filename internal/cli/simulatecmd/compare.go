@@ -56,7 +56,10 @@ sources, as in simulate. The report then has figures for each source.
 
 Without --length and --buckets, rows have 1024 to 16384 tokens. With -c they are
 those of the configuration, and with --from-stream those of the run over the
-stream.`,
+stream. The documents of several sources are mixed as in that run.
+
+The table ends with the recommended settings as YAML for a configuration file.
+No method is recommended if a part of its run is not representative.`,
 		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
@@ -206,7 +209,7 @@ func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) 
 			in.lengths = in.set.Lengths()
 		}
 	case f.stream.from:
-		in.lengths, in.name, err = f.stream.read(cmd.Context(), c, cmd.ErrOrStderr())
+		in, err = f.stream.read(cmd.Context(), c, f.packing.config.Seed, cmd.ErrOrStderr())
 	default:
 		in.lengths, in.name, err = f.file.read(cmd.InOrStdin(), args)
 	}

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +19,8 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths/lengthsin"
 	"loaderd/internal/runadmin"
-	"loaderd/packonline"
+	"loaderd/internal/simulation"
+	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/docstream"
 	"loaderd/stream/server"
@@ -36,7 +39,7 @@ func (in *streamInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.BoolVar(&in.from, "from-stream", false, "read the documents of a running daemon's stream")
 	f.IntVarP(&in.documents, "limit", "n", 0,
-		"with --from-stream: number of documents, from the first in the stream (default all)")
+		"with --from-stream: number of documents, from the first in each stream (default all)")
 	f.StringVarP(&in.flags.File, "config", "c", "",
 		"with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	in.flags.Override(cmd, "set", "",
@@ -46,8 +49,8 @@ func (in *streamInput) register(cmd *cobra.Command) {
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
 
-// settle reads the configuration. Packing settings that no flag sets are those of the configuration (-c, --set), or
-// without one those of the run that the daemon serves.
+// settle reads the configuration. Sources, and packing settings that no flag sets, are those of the configuration (-c,
+// --set), or without one those of the run that the daemon serves.
 func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packingFlags) (config.Config, error) {
 	given := cmd.Flags().Changed
 	if !in.from {
@@ -73,28 +76,29 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	if c.Stream.Embedded() {
 		c.Stream.URL = cmp.Or(server.HolderURL(c.Stream.Dir), "nats://"+c.Stream.Listen)
 	}
-	own := &c.Plan.Packing
 	if !given("config") && !given("set") {
-		if own, err = in.served(cmd.Context(), c, cmd.ErrOrStderr()); err != nil || own == nil {
+		own, err := in.served(cmd.Context(), c, cmd.ErrOrStderr())
+		if err != nil || own == nil {
 			return c, err
 		}
+		c.Plan.Packing, c.Plan.Sources, c.Plan.Mix = own.Packing, own.Sources, own.Mix
 	}
-	packing.like(cmd, own)
+	packing.like(cmd, &c.Plan.Packing)
 	return c, nil
 }
 
-// served returns the packing configuration of the runs over the stream, nil if no run exists.
-func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*packonline.Config, error) {
+// served returns the configuration of the runs over the stream, nil if no run exists.
+func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Writer) (*runconfig.Config, error) {
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
 		return nil, err
 	}
-	own, names, err := runadmin.Packing(ctx, store)
+	own, names, err := runadmin.SharedConfig(ctx, store)
 	switch {
-	case errors.Is(err, runadmin.ErrPackingDiffers):
+	case errors.Is(err, runadmin.ErrConfigDiffers):
 		return nil, command.Usage(fmt.Errorf("%w: select a run with its configuration, -c FILE", err))
 	case own != nil:
-		fmt.Fprintf(stderr, "row lengths, pool and max_age without a flag are those of run %s\n",
+		fmt.Fprintf(stderr, "row lengths, pool, max_age and sources without a flag are those of run %s\n",
 			strings.Join(names, ", "))
 	}
 	return own, err
@@ -131,24 +135,58 @@ func (in *streamInput) tokenizer() (name string) {
 // streamWait is the time limit of the first connection to a server.
 const streamWait = 30 * time.Second
 
-// read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server.
-func (in *streamInput) read(ctx context.Context, c config.Config,
-	stderr io.Writer) (list []int32, name string, err error) {
+// read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server. The documents of
+// several sources are in the order in which a run with this seed takes them.
+func (in *streamInput) read(ctx context.Context, c config.Config, seed uint64, stderr io.Writer) (compared, error) {
 	tokens, _, err := daemon.LoadTokenizer(c.Tokenizer)
 	if err != nil {
-		return nil, "", err
+		return compared{}, err
 	}
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
-		return nil, "", err
+		return compared{}, err
 	}
+	mix := &simulation.Mixture{Config: c.Plan.Mixture(), Lengths: map[string][]int32{}}
+	mix.Config.Seed = seed
+	var names []string
+	for _, source := range slices.Sorted(maps.Keys(c.Plan.Sources)) {
+		lengths, name, err := in.readSource(ctx, store.Source(source, len(c.Plan.Sources)), tokens, stderr)
+		if err != nil {
+			return compared{}, err
+		}
+		if len(c.Plan.Sources) == 1 {
+			return compared{lengths: lengths, name: name}, nil
+		}
+		if c.Plan.Sources[source].Packing != nil {
+			return compared{}, command.Usage(fmt.Errorf("source %s has its own packing, and one method packs all sources here: "+
+				"want -c with a configuration without sources.%s.packing", source, source))
+		}
+		mix.Lengths[source] = lengths
+		names = append(names, source+" of "+name)
+		for _, n := range lengths {
+			mix.Tokens += int64(n)
+		}
+	}
+	if !mix.Endless() {
+		mix.Tokens = 0
+	}
+	arrivals, err := mix.Arrivals(ctx)
+	if err != nil {
+		return compared{}, err
+	}
+	return compared{lengths: arrivals.Lengths, arrivals: arrivals, name: strings.Join(names, ", ")}, nil
+}
+
+// readSource reads the lengths of one source's documents, and describes what it has read.
+func (in *streamInput) readSource(ctx context.Context, store *stream.Store, tokens docstream.Tokenization,
+	stderr io.Writer) (lengths []int32, name string, err error) {
 	documents, err := docstream.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err,
 			store.ClientURL())
 	}
 	progress := command.NewProgress(stderr)
-	return lengthsin.ReadStream(ctx, documents, c.Stream.Name, in.documents, func(read, of int) {
-		progress.Report("%d of %d documents read", read, of)
+	return lengthsin.ReadStream(ctx, documents, store.Config().Name, in.documents, func(read, of int) {
+		progress.Report("%d of %d documents of %s read", read, of, store.Config().Name)
 	})
 }
