@@ -63,9 +63,10 @@ func TestInfo_EstimateBecomesExactAfterSeal(t *testing.T) {
 // lists checks the output of runs for a run with sources code and web.
 func (s *site) lists(t *testing.T, state, length, source string) {
 	t.Helper()
-	said := s.does("run", "list")
-	for _, line := range []string{`mixed +[0-9a-f]{8} +- +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +- +`,
-		`  code +DOCS_code +` + source + ` +1 +$`, `  web +DOCS_web +` + source + ` +1 +$`} {
+	said := s.does("run", "list", "--wide")
+	for _, line := range []string{
+		`mixed +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +[0-9a-f]{8} +- +- +`,
+		`  code +` + source + ` +DOCS_code +1$`, `  web +` + source + ` +DOCS_web +1$`} {
 		if !regexp.MustCompile("(?m)^" + line).MatchString(said) {
 			t.Errorf("output of runs:\n%swant %s", said, line)
 		}

@@ -12,6 +12,8 @@ import (
 // docs/commands.md equals the help texts of the commands; -update writes it.
 func TestDocs_CommandsPageMatchesHelp(t *testing.T) {
 	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error {
-		return manual.Markdown(w, NewRootCmd(), command.FlagUsages)
+		root := NewRootCmd()
+		root.InitDefaultCompletionCmd()
+		return manual.Markdown(w, root, command.FlagUsages)
 	})
 }

@@ -139,6 +139,5 @@ of them. status returns 4 if the run waits, and 5 if something is broken.`,
 		}
 	}
 	root.AddCommand(newManCmd(), newVersionCmd())
-	root.InitDefaultCompletionCmd()
 	return root
 }

@@ -23,8 +23,8 @@ func TestRuns_ListAndDelete(t *testing.T) {
 	s.does("seal")
 	steps := len(s.read())
 	line := fmt.Sprintf(
-		`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
-	if said := s.does("run", "list"); !regexp.MustCompile(line).MatchString(said) {
+		`(?m)^first +ended +%d +%[1]d +- +\S+:\d+ +[0-9a-f]{8} +DOCS +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
+	if said := s.does("run", "list", "--wide"); !regexp.MustCompile(line).MatchString(said) {
 		t.Errorf("while a daemon serves: %s", said)
 	}
 	refused := func(code int, want string, args ...string) {

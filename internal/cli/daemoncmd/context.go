@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -99,7 +98,7 @@ func setContext(cmd *cobra.Command, name string, flags []command.Setting) error 
 }
 
 func newContextListCmd() *cobra.Command {
-	var asJSON bool
+	var asJSON, noHeaders bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List contexts; the selected one has an asterisk",
@@ -112,20 +111,20 @@ func newContextListCmd() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tFLIGHT\tHTTP\tNATS\tDATA FOLDER")
+			t := command.NewTable("NAME", "FLIGHT", "HTTP", "NATS", "DATA FOLDER")
+			t.NoHeader = noHeaders
 			for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
 				c, shown := all.Contexts[name], name
 				if name == all.Selected {
 					shown += " *"
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", shown, cmp.Or(c.Flight, "-"), cmp.Or(c.HTTP, "-"),
-					cmp.Or(c.NATS, "-"), cmp.Or(c.DataDir, "-"))
+				t.Row(shown, cmp.Or(c.Flight, "-"), cmp.Or(c.HTTP, "-"), cmp.Or(c.NATS, "-"), cmp.Or(c.DataDir, "-"))
 			}
-			return w.Flush()
+			return t.Write(cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	command.RegisterNoHeaders(cmd, &noHeaders)
 	return cmd
 }
 

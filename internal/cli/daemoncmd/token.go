@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -178,7 +177,7 @@ func knownBy(i auth.Identity) string {
 
 func newTokenListCmd() *cobra.Command {
 	var file string
-	var asJSON bool
+	var asJSON, noHeaders bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List identities",
@@ -191,8 +190,8 @@ func newTokenListCmd() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tROLE\tIDENTIFIED BY\tRUNS\tJOBS\tCREATED\tEXPIRES")
+			t := command.NewTable("NAME", "ROLE", "IDENTIFIED BY", "RUNS", "JOBS", "CREATED", "EXPIRES")
+			t.NoHeader = noHeaders
 			for _, i := range all {
 				jobs := i.Jobs
 				switch {
@@ -203,14 +202,15 @@ func newTokenListCmd() *cobra.Command {
 				case len(jobs) == 0:
 					jobs = []string{i.Name, i.Name + "/*"}
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Role, knownBy(i), listed(i.Runs, "*"), listed(jobs, ""),
-					day(i.Created, "-"), day(i.Expires, "never"))
+				t.Row(i.Name, string(i.Role), knownBy(i), listed(i.Runs, "*"), listed(jobs, ""), day(i.Created, "-"),
+					day(i.Expires, "never"))
 			}
-			return w.Flush()
+			return t.Write(cmd.OutOrStdout())
 		},
 	}
 	identitiesFlag(cmd, &file)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	command.RegisterNoHeaders(cmd, &noHeaders)
 	return cmd
 }
 

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -23,7 +22,7 @@ import (
 func newDLQListCmd() *cobra.Command {
 	var letters deadLetters
 	var most int
-	var asJSON bool
+	var asJSON, noHeaders bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List dead letters and their reasons",
@@ -49,7 +48,7 @@ is changed. Daemons may write letters meanwhile.`,
 				if asJSON {
 					return json.NewEncoder(cmd.OutOrStdout()).Encode(l)
 				}
-				return l.write(cmd.OutOrStdout())
+				return l.write(cmd.OutOrStdout(), noHeaders)
 			})
 		},
 	}
@@ -57,6 +56,7 @@ is changed. Daemons may write letters meanwhile.`,
 	letters.registerChoice(cmd)
 	cmd.Flags().IntVarP(&most, "number", "n", 50, "`number` of newest letters to list; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	command.RegisterNoHeaders(cmd, &noHeaders)
 	return cmd
 }
 
@@ -120,30 +120,30 @@ func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Queue, most 
 	return out, nil
 }
 
-func (l deadList) write(w io.Writer) error {
+func (l deadList) write(w io.Writer, noHeaders bool) error {
 	if l.Total == 0 {
 		return none(w)
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	named := slices.ContainsFunc(l.Letters, func(x listedLetter) bool { return x.Source != "" })
 	head := []string{"LETTER", "SOURCE", "REASON", "DOCUMENT", "SUBJECT", "TIME (UTC)", "RETRIED", "PROBLEM"}
-	row := func(cells []string) {
+	columns := func(cells []string) []string {
 		if !named {
 			cells = slices.Delete(cells, 1, 2)
 		}
-		fmt.Fprintln(t, strings.Join(cells, "\t"))
+		return cells
 	}
-	row(head)
+	t := command.NewTable(columns(head)...)
+	t.NoHeader = noHeaders
 	for _, x := range l.Letters {
 		retried := "-"
 		if x.Retried {
 			retried = "yes"
 		}
-		row([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10),
+		t.Row(columns([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10),
 			command.Visible(x.Subject, false),
-			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})
+			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})...)
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	left := ""

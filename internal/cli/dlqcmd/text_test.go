@@ -25,14 +25,14 @@ func TestDeadGolden(t *testing.T) {
 	}
 	reasons := map[string]int64{"INVALID_JSON": 1200, "TOO_LARGE": 34, "BAD_TOKENS": 34}
 	goldentest.Compare(t, "dlq/list.txt", func(w io.Writer) error {
-		return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w)
+		return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w, false)
 	})
 	letters = letters[:1]
 	letters[0].Source = ""
 	goldentest.Compare(t, "dlq/list-one.txt", func(w io.Writer) error {
-		return deadList{Total: 1, Reasons: map[string]int64{"INVALID_JSON": 1}, Letters: letters}.write(w)
+		return deadList{Total: 1, Reasons: map[string]int64{"INVALID_JSON": 1}, Letters: letters}.write(w, false)
 	})
-	goldentest.Compare(t, "dlq/list-none.txt", func(w io.Writer) error { return deadList{}.write(w) })
+	goldentest.Compare(t, "dlq/list-none.txt", func(w io.Writer) error { return deadList{}.write(w, false) })
 
 	l := deadletter.Letter{Letter: 7, Source: "math", Stream: "DOCS_math", Sequence: 120, Subject: "docs.math",
 		Reason: "INVALID_JSON", Problem: "it is \x07 broken", Time: at,

@@ -12,8 +12,6 @@ import (
 	"net"
 	"net/url"
 	"strconv"
-	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -27,20 +25,21 @@ import (
 // newRunListCmd returns the command run list.
 func newRunListCmd() *cobra.Command {
 	var flags command.ConfigFlags
-	var asJSON bool
+	var asJSON, wide, noHeaders bool
 	cmd := &cobra.Command{
 		Use:   "list [flags]",
 		Short: "List runs with their progress and their leader",
-		Long: `List all runs that the server stores, with their document stream, state, steps
-and leader. Other columns:
+		Long: `List all runs that the server stores, with their state, steps and leader. Other
+columns:
   LENGTH             steps that the run will have, as its leader reports;
                      "so far" if more documents may be published
   COMMITTED          the step before which every job has committed
+With --wide also:
+  DOCUMENTS          the document stream
   LOW WATERMARK      the first document that the run still needs
   PLAN, CHECKPOINTS  their size in bytes
 
-Below a run with several sources, each source has a line with its stream, its
-state and its low watermark.
+Below a run with several sources, each source has a line.
 
 Nothing is changed. Daemons may serve the runs meanwhile. A ? after a leader
 means that it does not respond: it was killed, or it is disconnected.`,
@@ -59,11 +58,13 @@ means that it does not respond: it was killed, or it is disconnected.`,
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
-			return writeRuns(cmd.OutOrStdout(), all)
+			return writeRuns(cmd.OutOrStdout(), all, wide, noHeaders)
 		},
 	}
 	flags.RegisterStore(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array with one object per run")
+	cmd.Flags().BoolVar(&wide, "wide", false, "add columns")
+	command.RegisterNoHeaders(cmd, &noHeaders)
 	return cmd
 }
 
@@ -76,28 +77,35 @@ func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runad
 	return runadmin.List(ctx, store)
 }
 
-func writeRuns(w io.Writer, all []runadmin.RunInfo) error {
+func writeRuns(w io.Writer, all []runadmin.RunInfo, wide, noHeaders bool) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
+	columns := func(narrow []string, more ...string) []string {
+		if wide {
+			return append(narrow, more...)
+		}
+		return narrow
+	}
+	t := command.NewTable(columns([]string{"RUN", "STATE", "STEPS", "LENGTH", "COMMITTED", "LEADER"}, "ID", "DOCUMENTS",
+		"LOW WATERMARK", "PLAN", "CHECKPOINTS")...)
+	t.NoHeader = noHeaders
 	for _, r := range all {
 		var only runadmin.SourceInfo // of a run with one source
 		several := r.Sources
 		if len(r.Sources) == 1 {
 			only, several = r.Sources[0], nil
 		}
-		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r),
-			humanize.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.LowWatermark),
-			humanize.Bytes(int64(r.PlanBytes)), humanize.Bytes(int64(r.CheckpointBytes))}, "\t"))
+		t.Row(columns([]string{r.Run, stateOf(r), humanize.Count(r.Steps), shortLength(r.Length), countOf(r.Committed),
+			leaderOf(r.Leader)}, shortID(r.ID), cmp.Or(only.Stream, "-"), countOf(only.LowWatermark),
+			humanize.Bytes(int64(r.PlanBytes)), humanize.Bytes(int64(r.CheckpointBytes)))...)
 		for _, x := range several {
-			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "",
-				countOf(x.LowWatermark), "", ""}, "\t"))
+			t.Row(columns([]string{"  " + x.Name, stateOfSource(x), "", "", "", ""}, "", cmp.Or(x.Stream, "-"),
+				countOf(x.LowWatermark), "", "")...)
 		}
 	}
-	if err := t.Flush(); err != nil {
+	if err := t.Write(w); err != nil {
 		return err
 	}
 	for _, r := range all {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/knadh/koanf/parsers/yaml"
 	"github.com/nats-io/nats.go/jetstream"
@@ -145,18 +144,17 @@ func writeMixture(w io.Writer, m api.MixResponse) error {
 	}
 	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would take effect at step %d at the earliest\n\n", m.Run,
 		humanize.Count(m.Tokens), m.Step)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "source\ttarget\tso far\tlast %d steps\tdocuments left\tfor steps\tepoch\t\n", m.RecentSteps)
+	t := command.NewTable("SOURCE", "TARGET", "SO FAR", fmt.Sprintf("LAST %d STEPS", m.RecentSteps), "DOCUMENTS LEFT",
+		"FOR STEPS", "EPOCH", "STATE")
 	for _, s := range m.Sources {
 		lasts := "-"
 		if s.RemainingSteps != nil {
 			lasts = humanize.Count(*s.RemainingSteps)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %s\t%s\n", s.Name, percent(s.Target), percent(s.Share),
-			percent(s.Recent), humanize.Count(s.RemainingDocuments), lasts,
-			s.Epoch+1, s.Epochs, sourceState(s))
+		t.Row(s.Name, percent(s.Target), percent(s.Share), percent(s.Recent), humanize.Count(s.RemainingDocuments), lasts,
+			fmt.Sprintf("%d of %s", s.Epoch+1, s.Epochs), sourceState(s))
 	}
-	return t.Flush()
+	return t.Write(w)
 }
 
 func percent(share float64) string { return fmt.Sprintf("%.2f %%", 100*share) }

@@ -103,38 +103,18 @@ func writeStatus(w io.Writer, s api.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
-	tables := []struct {
-		head  string
-		lines func(io.Writer)
-		n     int
-	}{
-		{"SOURCE\tTARGET\tSHARE\tRECENT\tTOKENS\tEPOCH\tSTATE", func(w io.Writer) { sourceLines(w, s) }, len(s.Sources)},
-		{"PULLED\tDOCUMENTS\tLEFT OUT\tBYTES\tSTATE", func(w io.Writer) { pullLines(w, s) }, len(s.Pulls)},
-		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) {
-			rankLines(w, s)
-		}, len(s.Ranks)},
-		{"JOB\tCOMMITTED", func(w io.Writer) {
-			for _, k := range s.Commits {
-				fmt.Fprintf(w, "%s\t%s\n", k.Job, humanize.Count(k.Step))
-			}
-		}, len(s.Commits)},
-		{"DAEMON\tRANKS\tFLIGHT\tPAGE\t", func(w io.Writer) { daemonLines(w, s) }, len(s.Daemons)},
-		{"SKIPPED\tREASON\tWHAT TO DO", func(w io.Writer) {
-			for _, x := range s.Skipped {
-				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", humanize.Count(x.Documents), x.Reason, x.Text, x.Do)
-			}
-		}, len(s.Skipped)},
-		{"DEAD LETTERS\tNUMBER\tNEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
-	}
-	for _, x := range tables {
-		if x.n == 0 {
+	ranks := rankTable(s)
+	for _, t := range []*command.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s), skippedTable(s),
+		deadTable(s)} {
+		if t.IsEmpty() {
 			continue
 		}
-		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "\n%s\n", x.head)
-		x.lines(t)
-		if err := t.Flush(); err != nil {
+		fmt.Fprintln(w)
+		if err := t.Write(w); err != nil {
 			return err
+		}
+		if n := s.RankCount - len(s.Ranks); t == ranks && n > 0 {
+			fmt.Fprintf(w, "and %s with less lag\n", humanize.Things(n, "rank"))
 		}
 	}
 	return nil
@@ -172,33 +152,44 @@ func stageOf(x api.Stage) string {
 	return text
 }
 
-func sourceLines(w io.Writer, s api.Status) {
+func sourceTable(s api.Status) *command.Table {
+	t := command.NewTable("SOURCE", "TARGET", "SHARE", "RECENT", "TOKENS", "EPOCH", "STATE")
 	for _, x := range s.Sources {
-		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.FormatShare(x.Share),
-			top.FormatShare(x.Recent), humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.SourceState(x, s.Time))
+		t.Row(x.Name, percent(x.Target), top.FormatShare(x.Share), top.FormatShare(x.Recent),
+			humanize.Short(float64(x.Tokens)), fmt.Sprintf("%d of %s", x.Epoch+1, x.Epochs), top.SourceState(x, s.Time))
 	}
+	return t
 }
 
-func pullLines(w io.Writer, s api.Status) {
+func pullTable(s api.Status) *command.Table {
+	t := command.NewTable("PULLED", "DOCUMENTS", "LEFT OUT", "BYTES", "STATE")
 	for _, x := range s.Pulls {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), humanize.Count(x.Documents),
-			humanize.Count(x.LeftOut), humanize.Bytes(x.BytesRead), humanize.Bytes(x.Bytes), x.Says)
+		t.Row(cmp.Or(x.Source, "documents"), humanize.Count(x.Documents), humanize.Count(x.LeftOut),
+			humanize.Bytes(x.BytesRead)+" of "+humanize.Bytes(x.Bytes), x.Says)
 	}
+	return t
 }
 
-func rankLines(w io.Writer, s api.Status) {
+func rankTable(s api.Status) *command.Table {
+	t := command.NewTable("JOB", "RANK", "STATE", "SENT", "CONSUMED", "LAG", "WAIT P50", "P99", "BYTES/S", "DAEMON")
 	for _, r := range s.Ranks {
-		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r),
-			humanize.Count(r.Sent), top.FormatConsumed(r), humanize.Count(r.Lag), top.FormatWait(r.WaitP50),
-			top.FormatWait(r.WaitP99),
+		t.Row(r.Job, fmt.Sprintf("%d of %d", r.Rank, r.World), top.RankState(r), humanize.Count(r.Sent),
+			top.FormatConsumed(r), humanize.Count(r.Lag), top.FormatWait(r.WaitP50), top.FormatWait(r.WaitP99),
 			humanize.Bytes(int64(r.Bytes)), r.Daemon)
 	}
-	if n := s.RankCount - len(s.Ranks); n > 0 {
-		fmt.Fprintf(w, "and %s with less lag\n", humanize.Things(n, "rank"))
-	}
+	return t
 }
 
-func daemonLines(w io.Writer, s api.Status) {
+func commitTable(s api.Status) *command.Table {
+	t := command.NewTable("JOB", "COMMITTED")
+	for _, x := range s.Commits {
+		t.Row(x.Job, humanize.Count(x.Step))
+	}
+	return t
+}
+
+func daemonTable(s api.Status) *command.Table {
+	t := command.NewTable("DAEMON", "RANKS", "FLIGHT", "PAGE", "STATE")
 	for _, d := range s.Daemons {
 		state := ""
 		switch {
@@ -207,16 +198,27 @@ func daemonLines(w io.Writer, s api.Status) {
 		case d.SilentSeconds > 5:
 			state = "no heartbeat for " + humanize.Time(time.Duration(d.SilentSeconds*float64(time.Second)))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
+		t.Row(d.Name, humanize.Count(d.Ranks), cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
 	}
+	return t
 }
 
-func deadLines(w io.Writer, s api.Status) {
+func skippedTable(s api.Status) *command.Table {
+	t := command.NewTable("SKIPPED", "REASON", "WHAT TO DO")
+	for _, x := range s.Skipped {
+		t.Row(humanize.Count(x.Documents), string(x.Reason)+": "+x.Text, x.Do)
+	}
+	return t
+}
+
+func deadTable(s api.Status) *command.Table {
+	t := command.NewTable("DEAD LETTERS", "NUMBER", "NEWEST")
 	for _, x := range s.Dead.Reasons {
 		newest := ""
 		if len(x.Samples) > 0 {
 			newest = x.Samples[0].Problem
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", x.Reason, humanize.Count(x.Letters), newest)
+		t.Row(x.Reason, humanize.Count(x.Letters), newest)
 	}
+	return t
 }

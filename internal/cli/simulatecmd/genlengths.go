@@ -8,11 +8,11 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
+	"loaderd/internal/humanize"
 	"loaderd/internal/lengths"
 )
 
@@ -101,12 +101,11 @@ func distributionNames() (names []string) {
 }
 
 func listDistributions(w io.Writer) error {
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tDOCUMENTS\tLENGTHS IN TOKENS\tSOURCE")
+	t := command.NewTable("NAME", "DOCUMENTS", "LENGTHS IN TOKENS", "SOURCE")
 	for _, d := range lengths.Distributions() {
-		fmt.Fprintf(t, "%s\t%d\t%s\t%s\n", d.Name, d.Documents, d.Shape, d.Source)
+		t.Row(d.Name, humanize.Count(d.Documents), d.Shape, d.Source)
 	}
-	return t.Flush()
+	return t.Write(w)
 }
 
 // writeLengths writes one length per line.
