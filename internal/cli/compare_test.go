@@ -157,7 +157,8 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	}
 }
 
-// The documents of several sources are compared as a run mixes them, and the printed settings are a valid configuration.
+// The documents of several sources are compared as a run mixes them, and the printed settings are a valid
+// configuration.
 func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
 	s := natstest.Start(t)
 	sources := map[string]int{"code": 900, "web": 300}
@@ -174,8 +175,8 @@ func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
 		}
 	}
 	dir := t.TempDir()
-	config := writeFile(t, "c.yaml", []byte("packing: {buckets: [32, 64]}\nsources: {code: {weight: 1}, web: {weight: 3}}\n"+
-		"mix: {end: first}\n"))
+	config := writeFile(t, "c.yaml", []byte("packing: {buckets: [32, 64]}\n"+
+		"sources: {code: {weight: 1}, web: {weight: 3}}\nmix: {end: first}\n"))
 	var out, said bytes.Buffer
 	if code := Run(t.Context(), []string{"compare", "--from-stream", "--out", dir, "-c", config, "--daemon",
 		natstest.URL(s.Store())}, nil, &out, &said); code != command.ExitOK {
@@ -191,7 +192,7 @@ func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
 	}
 	// web ends first: 300 documents, and a third as many tokens of code.
 	if r.Lengths.Documents < 350 || r.Lengths.Documents > 450 || len(r.Results[0].Sources) != 2 {
-		t.Errorf("%d documents of %d sources are compared", r.Lengths.Documents, len(r.Results[0].Sources))
+		t.Errorf("%d documents of %d sources", r.Lengths.Documents, len(r.Results[0].Sources))
 	}
 	_, settings, found := strings.Cut(out.String(), "\npacking:\n")
 	settings, _, _ = strings.Cut("packing:\n"+settings, "\n\n")

@@ -19,9 +19,9 @@ const (
 	costTolerance    = 0.02   // of the attention without a mask
 )
 
-// chooseBest chooses the recommended method and gives reasons, or explains why it recommends none. Its criteria in order:
-// every part of the run is representative, nothing dropped or repeated, the fewest needless cuts, the least padding, the
-// least attention without a mask, the lowest age of documents.
+// chooseBest chooses the recommended method and gives reasons, or explains why it recommends none. Its criteria in
+// order: every part of the run is representative, nothing dropped or repeated, the fewest needless cuts, the least
+// padding, the least attention without a mask, the lowest age of documents.
 func chooseBest(r *Report) (best string, why []string) {
 	if len(r.Results) == 0 {
 		return "", nil

@@ -136,8 +136,8 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 // ErrConfigDiffers reports that the runs over a stream have different packing settings or sources.
 var ErrConfigDiffers = errors.New("differ in packing or sources")
 
-// SharedConfig returns the configuration of the runs over the stream, which must agree in packing and sources, and their
-// names. If any of several runs is not sealed, only the
+// SharedConfig returns the configuration of the runs over the stream, which must agree in packing and sources, and
+// their names. If any of several runs is not sealed, only the
 // unsealed ones count. It returns nil without a run, and if this user may not list runs.
 func SharedConfig(ctx context.Context, store *stream.Store) (own *runconfig.Config, names []string, err error) {
 	runs, err := retention.Runs(ctx, store)

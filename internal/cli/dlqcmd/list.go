@@ -139,8 +139,8 @@ func (l deadList) write(w io.Writer, noHeaders bool) error {
 		if x.Retried {
 			retried = "yes"
 		}
-		t.Row(columns([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason, strconv.FormatUint(x.Sequence, 10),
-			command.Visible(x.Subject, false),
+		t.Row(columns([]string{strconv.FormatUint(x.Letter, 10), cmp.Or(x.Source, "-"), x.Reason,
+			strconv.FormatUint(x.Sequence, 10), command.Visible(x.Subject, false),
 			x.Time.UTC().Format("2006-01-02 15:04:05"), retried, excerptOf(x.Problem, 100)})...)
 	}
 	if err := t.Write(w); err != nil {

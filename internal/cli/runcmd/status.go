@@ -104,8 +104,8 @@ func writeStatus(w io.Writer, s api.Status) error {
 		return err
 	}
 	ranks := rankTable(s)
-	for _, t := range []*command.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s), skippedTable(s),
-		deadTable(s)} {
+	for _, t := range []*command.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s),
+		skippedTable(s), deadTable(s)} {
 		if t.IsEmpty() {
 			continue
 		}

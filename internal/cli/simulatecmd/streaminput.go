@@ -135,8 +135,8 @@ func (in *streamInput) tokenizer() (name string) {
 // streamWait is the time limit of the first connection to a server.
 const streamWait = 30 * time.Second
 
-// read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server. The documents of
-// several sources are in the order in which a run with this seed takes them.
+// read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server. The documents
+// of several sources are in the order in which a run with this seed takes them.
 func (in *streamInput) read(ctx context.Context, c config.Config, seed uint64, stderr io.Writer) (compared, error) {
 	tokens, _, err := daemon.LoadTokenizer(c.Tokenizer)
 	if err != nil {
