@@ -14,6 +14,22 @@ import (
 	"loaderd/stream/retention"
 )
 
+// A named source is only a label if the run has one source.
+func TestPublish_WarnsOfSourceWithoutStream(t *testing.T) {
+	s := newSite(t)
+	s.serve()
+	file := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": jsonLines(3)}), "a.jsonl")
+	for _, x := range []struct {
+		args []string
+		want bool
+	}{{nil, false}, {[]string{"--source", "math"}, true}} {
+		code, _, stderr := s.loaderd(append([]string{"publish", file}, x.args...)...)
+		if warns := strings.Contains(stderr, "--source math only names them"); code != command.ExitOK || warns != x.want {
+			t.Errorf("%v: exit %d, %s", x.args, code, stderr)
+		}
+	}
+}
+
 // Publishing after the end of a run prints a warning, and names a run that still reads the new documents.
 func TestPublish_WarnsAfterSeal(t *testing.T) {
 	s := newSite(t)

@@ -31,6 +31,7 @@ type publishFlags struct {
 	format  string
 	corpus  corpus.Options
 	options publishing.Options
+	named   bool // --source is set
 	wait    time.Duration
 	trace   tracing.Config
 	tokens  tokensFlags
@@ -240,6 +241,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := f.tokens.apply(cmd.Flags(), &f.corpus, &f.options.Fingerprint); err != nil {
 		return err
 	}
+	f.named = cmd.Flags().Changed("source")
 	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
 		return command.Usage(err)
 	}
@@ -324,6 +326,10 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return err
 	}
 	defer p.Close()
+	if documents := p.Documents().Config().Name; f.named && documents == f.config.Name {
+		report.warn(fmt.Sprintf("stream %s has the documents of all sources: --source %s only names them in their subject "+
+			"and ids; a run takes sources by weight if its configuration has them", documents, f.options.Source))
+	}
 	before := publishing.ListStreamRuns(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
 	if rejects, all := before.CheckFingerprint(f.options.Fingerprint); all {
