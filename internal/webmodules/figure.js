@@ -2,8 +2,8 @@
 import { el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 
 // Figure is the base class. A subclass implements render(width), which returns the drawing, and rows(), which returns
-// the table as [heads, ...lines], lists of strings. data.legend is a list of {name, color, kind, fill}: a color in
-// charts.css, an additional class of the swatch, and a CSS color that is not in a style sheet.
+// the table as [heads, ...lines], lists of strings. data.legend is a list of {name, color, kind, fill, value}: a color in
+// charts.css, an additional class of the swatch, a CSS color that is not in a style sheet, and a text after the name.
 export class Figure {
   constructor(id, title, about, heading = "h3") {
     this.title = title;
@@ -27,7 +27,12 @@ export class Figure {
 
   draw(data) {
     this.data = data;
-    const legend = data.legend ?? [];
+    this.drawLegend(data.legend ?? []);
+    this.resize();
+    this.tabulate();
+  }
+
+  drawLegend(legend) {
     reconcile(
       this.legend,
       legend,
@@ -35,17 +40,17 @@ export class Figure {
       () => {
         const swatch = el("i");
         const text = el("span");
-        return { node: el("li", {}, swatch, text), swatch, text };
+        const value = el("b");
+        return { node: el("li", {}, swatch, text, value), swatch, text, value };
       },
       (row, s) => {
         setAttribute(row.swatch, "class", [s.color === undefined ? "" : `c-${s.color}`, s.kind ?? ""].join(" ").trim());
         row.swatch.style.background = s.fill ?? "";
         setText(row.text, s.name);
+        setText(row.value, s.value ?? "");
       },
     );
     setVisible(this.legend, legend.length > 0);
-    this.resize();
-    this.tabulate();
   }
 
   // resize redraws for a width in pixels, by default the current width of the plot.

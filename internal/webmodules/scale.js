@@ -49,6 +49,16 @@ export function times(low, high, n) {
   return out;
 }
 
+const outlier = 2; // values above this multiple of the 95th percentile are outliers
+
+// robustMax returns the highest value of an axis that values should be within. If the maximum is an outlier, it is a
+// multiple of the 95th percentile of the positive values, else slightly more than the maximum.
+export function robustMax(values) {
+  const sorted = values.filter((v) => v > 0).sort((a, b) => a - b);
+  const [usual, most] = [sorted[Math.floor(0.95 * (sorted.length - 1))] ?? 0, sorted.at(-1) ?? 0];
+  return most > outlier * usual ? 1.3 * usual : 1.08 * most;
+}
+
 // scale returns a function that maps values between low and high to positions between `from` and `to`.
 export function scale(low, high, from, to, log = false) {
   const f = log ? Math.log : (v) => v;

@@ -52,6 +52,7 @@ func TestDaemon_PageOfTwoSources(t *testing.T) {
 	p.Until(`document.querySelector("#daemons").textContent.includes("leader, term")`)
 	p.Says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
 	p.Until(`document.querySelectorAll("#events > li").length > 0`)
+	openCharts(p)
 	p.Until(`document.querySelector("#chart-shares svg")?.getAttribute("aria-label").includes("web, target 70.0 %")`)
 
 	p.Enter("#step", "1")
@@ -91,7 +92,7 @@ func TestDaemon_PageOfOneStream(t *testing.T) {
 	publishBoth(t, d.Store(), 200)
 	finished := make(chan error, 1)
 	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()
-	p.Until(`document.querySelectorAll(".cell").length === 1`)
+	p.Until(`document.querySelectorAll(".heat .cell").length === 1`)
 	p.Says("#jobs", "1 rank,", "0 of 1")
 	p.Click("#action-seal")
 	p.Click("dialog button.do")
@@ -99,6 +100,7 @@ func TestDaemon_PageOfOneStream(t *testing.T) {
 		t.Error(err)
 	}
 	p.Until(`document.querySelector("#health").textContent === "Ended"`)
+	openCharts(p)
 	p.Until(`Boolean(document.querySelector("#chart-age path")?.getAttribute("d"))`)
 	if shown := browsertest.Eval[bool](p,
 		`!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#chart-shares"))`); shown {

@@ -68,13 +68,15 @@ func TestPage_ShowsEverySection(t *testing.T) {
 		"gpu-01.4711 leads, term 3")
 	p.Says("#daemons", "gpu-01.4711 (this page) leader, term 3 2", "gpu-02.812 follower", "gpu-03.90 follower 0",
 		"12 s ago", "0.19.2", "grpc://gpu-02:8815")
-	p.Says("#actions", "Flush", "Seal", "Change the weights", "Store a checkpoint", "cannot be undone")
+	p.Says("#actions", "Flush", "Seal", "Change the weights", "Store a checkpoint")
 	if links := browsertest.Eval[string](p,
 		`[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
 		t.Errorf("links to daemons: %s", links)
 	}
-	p.Says("#charts", "Shares of sources", "web, target", "Buckets", "1,024", "Padding and continued spans",
-		"Lengths by step", "Lengths of the whole run", "Speed", "Waiting", "Split and related", "Pending steps")
+	p.Says("#charts", "Throughput", "Speed", "Documents published", "Waiting", "Pending steps not read 40 not committed")
+	openCharts(p)
+	p.Says("#charts", "Shares of sources", "web 7", "Buckets", "1,024", "Padding and continued spans",
+		"Lengths by step", "Lengths of the whole run", "Split and related")
 	if cut := browsertest.Eval[[]string](p, cutLabels); len(cut) > 0 {
 		t.Errorf("labels of charts are cut off: %q", cut)
 	}
@@ -127,7 +129,8 @@ func TestPage_ShowsEverySection(t *testing.T) {
 		})
 		p.Until(`document.querySelector("#health").textContent === "Failing"`)
 		p.Says("#announce", "Failing: The NATS server is out of reach")
-		p.Says("#ranks-section", "No rank is reading", "No job has committed")
+		p.Says("#ranks-section", "No rank is reading")
+		p.Says("#commits-section", "No job has committed")
 		p.Says("#dead-section", "No dead letters")
 		if shown := browsertest.Eval[bool](p,
 			`!document.querySelector("#sources-section").hidden || Boolean(document.querySelector("#action-mix"))`); shown {
@@ -186,7 +189,13 @@ func picture(t *testing.T, p *browsertest.Tab, name string) {
 // ready waits until the page is drawn completely.
 func ready(p *browsertest.Tab) {
 	p.Until(
-		`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 8`)
+		`document.documentElement.dataset.updates > 0 && document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 4`)
+}
+
+// openCharts opens all groups of charts.
+func openCharts(p *browsertest.Tab) {
+	p.Run(`document.querySelectorAll("#charts > details").forEach((d) => (d.open = true))`)
+	p.Until(`document.querySelectorAll("#charts .plot :is(svg, .empty)").length >= 10`)
 }
 
 // shown are the views whose screenshots docs/ contains.
@@ -205,11 +214,12 @@ func TestPage_FitsWindowAndIsAccessible(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := browsertest.Open(t, browser, s.URL, v)
 			ready(p)
+			picture(t, p, shown[v])
+			openCharts(p)
 			p.Enter("#step", "12")
 			p.Until(`document.querySelectorAll(".row").length === 16`)
 			p.Click(".piece")
 			p.Until(`document.querySelectorAll(".token").length >= 30`)
-			p.Run(`scrollTo(0, 0)`)
 			if wide := browsertest.Eval[int](p, `document.documentElement.scrollWidth`); wide > int(v.Width) {
 				culprits := browsertest.Eval[string](p,
 					`[...document.querySelectorAll("body *")].filter((e) => e.getBoundingClientRect().right > innerWidth && !e.closest(".scroll")).slice(0, 5).map((e) => e.tagName + "." + e.className + "#" + e.id).join(" ")`)
@@ -218,24 +228,21 @@ func TestPage_FitsWindowAndIsAccessible(t *testing.T) {
 			for _, b := range p.Barriers(rules) {
 				t.Error(b)
 			}
-			picture(t, p, shown[v])
 		})
 	}
 	t.Run("256 ranks", func(t *testing.T) {
 		f.set(func(f *fake) { f.change = manyRanks })
 		p := browsertest.Open(t, browser, s.URL, browsertest.Light(420, 900))
 		ready(p)
-		p.Says("#jobs", "Job train: 256 ranks", "Rank 77 holds the others (90 steps behind)", "Show all 256 ranks")
-		if n := browsertest.Eval[int](p, `document.querySelectorAll(".cell").length`); n != 256 {
-			t.Errorf("%d ranks in the strip", n)
+		p.Says("#jobs", "Job train: 256 ranks", "Rank 77 holds the others (90 steps behind)", "Rank: 77 of 256")
+		if n := browsertest.Eval[int](p, `document.querySelectorAll(".heat .cell").length`); n != 256 {
+			t.Errorf("%d ranks in the heat map", n)
 		}
 		if wide := browsertest.Eval[int](p, `document.documentElement.scrollWidth`); wide > 420 {
 			t.Errorf("the page is %d pixels wide in a window of 420", wide)
 		}
-		p.Click(".job > button")
-		if n := browsertest.Eval[int](p, `document.querySelectorAll(".job tbody tr").length`); n != 256 {
-			t.Errorf("%d ranks in the table", n)
-		}
+		p.Click(".job summary")
+		p.Until(`document.querySelectorAll(".job tbody tr").length === 256`)
 		if testscale.All() { // axe takes half a minute for a table of this size
 			for _, b := range p.Barriers(rules) {
 				t.Error(b)
@@ -276,7 +283,7 @@ func TestPage_MissingRank(t *testing.T) {
 		"absent, 20 s", "1 ✕")
 	p.Says("#top", "3 of 4 ranks reading")
 	p.Until(
-		`document.querySelectorAll(".cell[data-missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
+		`document.querySelectorAll(".heat .cell[data-level=missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
 }
 
 // A link logs the page in once. The page removes the code from its address, and stores the token in the tab.
@@ -406,7 +413,7 @@ func TestPage_KeyboardNavigation(t *testing.T) {
 		}
 		met[at[0]] = true
 	}
-	for _, want := range []string{"sources", "step", "document", "events-more", "daemons", "action-flush", "action-seal",
+	for _, want := range []string{"cell", "sources", "step", "document", "events-more", "daemons", "action-flush", "action-seal",
 		"action-mix", "action-checkpoint"} {
 		if !met[want] {
 			t.Errorf("the keyboard does not reach %s; it met %v", want, met)

@@ -22,9 +22,8 @@ export function updateActions(s) {
 }
 
 function make(name) {
-  const { title, about } = actions[name];
-  return { node: el("li", {}, el("h3", {}, title), el("p", { class: "small" }, about),
-    el("button", { type: "button", id: `action-${name}`, "aria-haspopup": "dialog", onclick: () => confirm(name) }, `${title}...`)) };
+  const open = el("button", { type: "button", id: `action-${name}`, "aria-haspopup": "dialog", onclick: () => confirm(name) }, `${actions[name].title}...`);
+  return { node: el("li", {}, open) };
 }
 
 // confirm opens a dialog with the fields of the action, and requests the action on confirmation.

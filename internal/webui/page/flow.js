@@ -12,7 +12,7 @@ const stages = {
   queues: ["Bucket queues", "buffered until their step is full"],
   ahead: ["Planned ahead", "beyond those requested by ranks"],
   read: ["Read", "consumed by all ranks, of those planned"],
-  committed: ["Committed", "covered by the checkpoints of all committing jobs, of those planned"],
+  committed: ["Committed", "covered by the commits of all jobs"],
 };
 
 export function updateFlow(s) {

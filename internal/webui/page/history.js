@@ -1,12 +1,18 @@
-// The history of the run as charts, over the whole run or its last minutes.
+// The history of the run as groups of charts, over the whole run or its last minutes.
 import { Chart } from "./chart.js";
 import { byId, el, reconcile, setText, setVisible } from "./dom.js";
-import { clock, count, percent, short } from "./format.js";
+import { clock, count, percent, percentTick, short } from "./format.js";
 import { lengthsData, newLengths } from "./lengths.js";
 
 const maxSources = 8; // in a chart
+const height = 140; // pixels of a chart
+const groups = [
+  ["Throughput", ["speed", "documents", "waiting", "steps"]],
+  ["Mixture and packing", ["shares", "buckets", "padding", "split"]],
+  ["Ages and lengths", ["age", "lengths", "corpus"]],
+];
 
-const charts = {};
+const charts = new Map(); // by id
 let lengths;
 let latest = null;
 
@@ -26,12 +32,12 @@ function render() {
   const recent = document.querySelector("input[name=span]:checked")?.value === "late";
   const steps = withoutNulls((recent ? h.recent_steps : h.steps) ?? {});
   const times = (recent ? h.recent_times : h.times) ?? {};
-  const list = [...byStep(h, steps), ...byTime(times)];
-  reconcile(byId("charts"), [...list, { id: "chart-corpus" }], (c) => c.id, (c) => {
-    if (c.id === "chart-corpus") return (lengths = newLengths());
-    return (charts[c.id] = new Chart(c.id, c.title, c.about));
-  }, (chart, c) => (c.data ? chart.draw(c.data) : undefined));
-  lengths.draw(lengthsData(h.lengths ?? []));
+  const list = [...byStep(h, steps), ...byTime(times), { id: "chart-corpus" }];
+  reconcile(byId("charts"), groups, ([name]) => name, makeGroup, (group, [, ids]) => {
+    const shown = ids.flatMap((id) => list.filter((c) => c.id === `chart-${id}`));
+    reconcile(group.grid, shown, (c) => c.id, makeChart, (chart, c) => (c.data ? chart.draw({ height, ...c.data }) : undefined));
+  });
+  lengths.draw({ height, ...lengthsData(h.lengths ?? []) });
   const note = byId("history-note");
   const planned = steps.first?.length ? steps.first.at(-1) + steps.steps.at(-1) : 0;
   const partial = h.known_steps < planned;
@@ -39,6 +45,19 @@ function render() {
   setText(note, partial ? `This daemon has read ${count(h.known_steps)} steps of the plan so far. The charts are incomplete.` : "");
   reconcile(byId("marks"), [...(h.marks ?? [])].reverse(), (m) => `${m.step} ${m.kind} ${m.text}`, (m) => ({ node: el("li", {}, el("b", {}, `Step ${count(m.step)}`), ` ${m.text}`) }), () => {});
   setVisible(byId("marks-section"), (h.marks ?? []).length > 0);
+}
+
+function makeGroup([name]) {
+  const grid = el("div", { class: "charts" });
+  return { node: el("details", { open: name === groups[0][0] }, el("summary", {}, el("h3", {}, name)), grid), grid };
+}
+
+// makeChart creates a chart that shares its pointer with the charts of the same axis.
+function makeChart({ id, title, about, data }) {
+  if (!data) return (lengths = newLengths());
+  const peers = () => [...charts.values()].filter((c) => c.data?.xKind === data.xKind);
+  charts.set(id, new Chart(id, title, about, "h4", peers));
+  return charts.get(id);
 }
 
 // withoutNulls replaces null with an empty list. The daemon sends null for lists without entries.
@@ -49,8 +68,9 @@ const sum = (lists) => lists.reduce((all, list) => list.map((v, i) => (all[i] ??
 
 // byStep returns the charts over steps as {id, title, about, data}.
 function byStep(h, s) {
-  const axis = { x: s.first ?? [], xKind: "step", xText: count, marks: (h.marks ?? []).map((m) => ({ x: m.step, text: m.text })) };
-  const shares = { ...axis, yText: percent, low: 0 };
+  const x = s.first ?? [];
+  const axis = { x, xEnd: x.length ? x.at(-1) + s.steps.at(-1) : 0, xKind: "step", xText: count, marks: (h.marks ?? []).map((m) => ({ x: m.step, text: m.text })) };
+  const shares = { ...axis, yText: percent, yTick: percentTick, low: 0 };
   const out = [];
   if (s.sources?.length && h.sources?.length > 1) {
     out.push({ id: "chart-shares", title: "Shares of sources", about: "Shares of the tokens in steps. Dashed: targets. Vertical lines: changes to the run.", data: { ...shares, series: shareSeries(h.sources, s) } });
@@ -87,7 +107,7 @@ function byTime(t) {
   const x = (t.at ?? []).map((a) => Date.parse(a));
   const span = x.length > 1 ? x.at(-1) - x[0] : 0;
   const axis = { x, xKind: "time", xText: (v) => (span > 86400000 ? clock(v, 0).slice(5, 16) : clock(v, v).slice(0, span > 300000 ? 5 : 8)) };
-  const shares = { ...axis, yText: percent, low: 0 };
+  const shares = { ...axis, yText: percent, yTick: percentTick, low: 0 };
   const out = [
     { id: "chart-speed", title: "Speed", about: "Tokens per second in planned steps, without padding.", data: { ...axis, yText: short, low: 0, series: [{ name: "tokens/s", color: 0, values: t.tokens ?? [] }] } },
     { id: "chart-documents", title: "Documents", about: "Documents per second: published by producers, and planned.", data: { ...axis, yText: short, low: 0,

@@ -8,6 +8,7 @@ export const newLengths = () =>
     "chart-corpus",
     "Lengths of the whole run",
     "Span lengths in tokens, for comparison with the lengths by step.",
+    "h4",
   );
 
 // lengthsData converts counts to histogram data. counts[0] is the number of spans of 1 token, counts[i] of those of

@@ -9,7 +9,7 @@ import { updateFlow } from "./flow.js";
 import { clock } from "./format.js";
 import { startHistory, updateHistory } from "./history.js";
 import { Inspector } from "./inspector.js";
-import { updateRanks } from "./ranks.js";
+import { startRanks, updateRanks } from "./ranks.js";
 import { updateSkipped } from "./skipped.js";
 import { updateSources } from "./sources.js";
 import { askForToken, startToken } from "./token.js";
@@ -27,6 +27,7 @@ await login();
 startToken();
 startHistory();
 startEvents();
+startRanks();
 const inspector = new Inspector(byId("inspector"), () => latest?.may ?? [], () => latest);
 
 function onStatus(s) {

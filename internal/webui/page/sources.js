@@ -22,12 +22,12 @@ const dryAfter = 5; // seconds; shorter gaps between documents are normal
 
 const columns = [
   { name: "Source", left: true, cell: nameCell },
-  { name: "Share of the last steps", left: true, cell: shareCell },
+  { name: "Last steps", left: true, cell: shareCell },
   { name: "Target", text: (x) => percent(x.target) },
-  { name: "Overall share", about: "share of all tokens so far", text: (x) => share(x.share) },
+  { name: "Overall", about: "share of all tokens so far", text: (x) => share(x.share) },
   { name: "Tokens", about: "tokens so far", text: (x) => short(x.tokens) },
   { name: "Epoch", text: (x) => `${x.epoch + 1} ${x.epochs === "forever" ? "(unlimited)" : `of ${x.epochs}`}` },
-  { name: "Documents left", about: "stored documents that the planner has not accepted in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
+  { name: "Left", about: "stored documents that the planner has not accepted in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },
   { name: "State", left: true, text: state },
 ];
 
