@@ -9,10 +9,10 @@ const maxTableRows = 24;
 const minStackedWidth = 3; // pixels of a column
 
 // Chart draws {x, xEnd, xKind ("step", "time" or another noun), xText, xLog, series, yText, yTick, low, high, log,
-// stacked, marks, height}. log and xLog are the bases of logarithmic axes. A series is {name, color (0 to 7, or a name in
-// charts.css), values, dashed} with one value per entry of x; null leaves a gap. A stacked value covers the axis up to
-// the next entry of x, and the last one up to xEnd. A mark is {x, text}. The legend defaults to the series that are not
-// dashed, with their values at the pointer or at the end. peers() returns the charts that show the same pointer.
+// stacked, marks, height}. log and xLog are the bases of logarithmic axes. A series is {name, color (0 to 7, or a name
+// in charts.css), values, dashed} with one value per entry of x; null leaves a gap. A stacked value covers the axis up
+// to the next entry of x, and the last one up to xEnd. A mark is {x, text}. The legend defaults to the series that are
+// not dashed, with their values at the pointer or at the end. peers() returns the charts that show the same pointer.
 export class Chart extends Figure {
   constructor(id, title, about, heading, peers = () => [this]) {
     super(id, title, about, heading);
@@ -84,7 +84,8 @@ export class Chart extends Figure {
     for (const { i, s } of this.clipped()) {
       const [cx, cy] = [x(d.x[i]).toFixed(1), margin.top];
       const shape = `M${cx},${cy - 8}l5,8h-10z`;
-      out.append(svg("path", { class: `clipped c-${s.color}`, d: shape }, svg("title", {}, text(s.values[i], d.yText))));
+      const value = svg("title", {}, text(s.values[i], d.yText));
+      out.append(svg("path", { class: `clipped c-${s.color}`, d: shape }, value));
     }
     this.cross = svg("line", { class: "cross", y1: margin.top, y2: bottom, visibility: "hidden" });
     out.append(this.cross);

@@ -2,8 +2,8 @@
 import { el, reconcile, setAttribute, setText, setVisible } from "./dom.js";
 
 // Figure is the base class. A subclass implements render(width), which returns the drawing, and rows(), which returns
-// the table as [heads, ...lines], lists of strings. data.legend is a list of {name, color, kind, fill, value}: a color in
-// charts.css, an additional class of the swatch, a CSS color that is not in a style sheet, and a text after the name.
+// the table as [heads, ...lines], lists of strings. data.legend is a list of {name, color, kind, fill, value}: a color
+// in charts.css, an additional class of the swatch, a CSS color that is not in a style sheet, and a text after the name.
 export class Figure {
   constructor(id, title, about, heading = "h3") {
     this.title = title;
@@ -41,7 +41,7 @@ export class Figure {
         const swatch = el("i");
         const text = el("span");
         const value = el("b");
-        return { node: el("li", {}, swatch, text, value), swatch, text, value };
+        return { node: el("li", {}, swatch, text, " ", value), swatch, text, value };
       },
       (row, s) => {
         setAttribute(row.swatch, "class", [s.color === undefined ? "" : `c-${s.color}`, s.kind ?? ""].join(" ").trim());

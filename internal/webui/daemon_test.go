@@ -43,7 +43,7 @@ func TestDaemon_PageOfTwoSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Says("#top", now.Run, "4 ranks reading")
-	p.Says("#jobs", "4 ranks", "Rank 3 holds the others", "3 of 4")
+	p.Says("#ranks-section", "4 ranks", "Rank 3 holds the others", "3 of 4")
 	p.Says("#flow", "Published", "Planned ahead", "Committed")
 	p.Says("#sources", "web", "70.0 %", "math", "30.0 %")
 	p.Says("#sources", "documents undecodable")
@@ -93,7 +93,7 @@ func TestDaemon_PageOfOneStream(t *testing.T) {
 	finished := make(chan error, 1)
 	go func() { finished <- read(t.Context(), d.FlightURI(), 0, 1, func(int) {}) }()
 	p.Until(`document.querySelectorAll(".heat .cell").length === 1`)
-	p.Says("#jobs", "1 rank,", "0 of 1")
+	p.Says("#ranks-section", "1 rank,", "0 of 1")
 	p.Click("#action-seal")
 	p.Click("dialog button.do")
 	if err := <-finished; err != nil {

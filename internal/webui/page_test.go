@@ -54,9 +54,9 @@ func TestPage_ShowsEverySection(t *testing.T) {
 	}
 	p.Says("#sources", "web 71.2 % 70.0 % 70.2 % 5.2G 1 of 1 160,000 open, 12 documents undecodable",
 		"math 28.8 % 30.0 % 29.8 % 2.2G 2 of 4 17,600 dry for 3 min")
-	p.Says("#jobs", "Job train: 4 ranks, the most advanced has consumed", "Rank 3 holds the others (40 steps behind)",
+	p.Says("#ranks-section", "Job train: 4 ranks, 7,2", "Rank 3 holds the others (40 steps behind)",
 		"3 of 4", "40 steps", "10.0.0.13:5015", "gpu-02.812", "31 min")
-	if first := p.Text(".job tbody tr:first-child th"); first != "3 of 4" {
+	if first := p.Text("#ranks-table tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
 	p.Says("#commits", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
@@ -73,7 +73,8 @@ func TestPage_ShowsEverySection(t *testing.T) {
 		`[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
 		t.Errorf("links to daemons: %s", links)
 	}
-	p.Says("#charts", "Throughput", "Speed", "Documents published", "Waiting", "Pending steps not read 40 not committed")
+	p.Says("#charts", "Throughput", "Speed", "tokens/s 7", "published 1,", "Waiting", "Pending steps",
+		"not read 40")
 	openCharts(p)
 	p.Says("#charts", "Shares of sources", "web 7", "Buckets", "1,024", "Padding and continued spans",
 		"Lengths by step", "Lengths of the whole run", "Split and related")
@@ -234,15 +235,15 @@ func TestPage_FitsWindowAndIsAccessible(t *testing.T) {
 		f.set(func(f *fake) { f.change = manyRanks })
 		p := browsertest.Open(t, browser, s.URL, browsertest.Light(420, 900))
 		ready(p)
-		p.Says("#jobs", "Job train: 256 ranks", "Rank 77 holds the others (90 steps behind)", "Rank: 77 of 256")
+		p.Says("#ranks-section", "Job train: 256 ranks", "Rank 77 holds the others (90 steps behind)", "Rank: 77 of 256")
 		if n := browsertest.Eval[int](p, `document.querySelectorAll(".heat .cell").length`); n != 256 {
 			t.Errorf("%d ranks in the heat map", n)
 		}
 		if wide := browsertest.Eval[int](p, `document.documentElement.scrollWidth`); wide > 420 {
 			t.Errorf("the page is %d pixels wide in a window of 420", wide)
 		}
-		p.Click(".job summary")
-		p.Until(`document.querySelectorAll(".job tbody tr").length === 256`)
+		p.Click("#ranks-table summary")
+		p.Until(`document.querySelectorAll("#ranks-table tbody tr").length === 256`)
 		if testscale.All() { // axe takes half a minute for a table of this size
 			for _, b := range p.Barriers(rules) {
 				t.Error(b)
@@ -279,11 +280,11 @@ func TestPage_MissingRank(t *testing.T) {
 	})
 	p := browsertest.Open(t, browsertest.Chromium(t), serve(t, f).URL, browsertest.Usual)
 	ready(p)
-	p.Says("#jobs", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`,
+	p.Says("#ranks-section", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`,
 		"absent, 20 s", "1 ✕")
 	p.Says("#top", "3 of 4 ranks reading")
 	p.Until(
-		`document.querySelectorAll(".heat .cell[data-level=missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#jobs tr.missing th, #jobs tr.missing td")`)
+		`document.querySelectorAll(".heat .cell[data-level=missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#ranks-table tr.missing th, #ranks-table tr.missing td")`)
 }
 
 // A link logs the page in once. The page removes the code from its address, and stores the token in the tab.

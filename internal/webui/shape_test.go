@@ -185,11 +185,11 @@ func TestPage_HeatMap(t *testing.T) {
 		"Rank 5 of 64: absent, 40 s, 7,998 steps consumed, 2 steps behind, wait p99 2.15 s" {
 		t.Errorf("text alternative: %s", label)
 	}
-	p.Says(".job:first-child .detail", "Rank: 27 of 64", "Lag: 90 steps") // the worst
+	p.Says("#rank", "Rank: 5 of 64", "Job: ablation", "State: absent, 40 s") // the worst
 	p.Run(`document.querySelector("` + train + `").focus()`)
-	p.Says(".job:first-child .detail", "Rank: 0 of 64", "Client: 10.0.0.0:99")
+	p.Says("#rank", "Rank: 0 of 64", "Client: 10.0.0.0:99")
 	p.Press(kb.ArrowRight, kb.ArrowDown)
-	p.Says(".job:first-child .detail", "Rank: 33 of 64", "Client: 10.0.0.4:99")
+	p.Says("#rank", "Rank: 33 of 64", "Client: 10.0.0.4:99")
 	if n := browsertest.Eval[int](p, `document.querySelectorAll(".job:first-child .cell[tabindex='0']").length`); n != 1 {
 		t.Errorf("%d cells are in the tab order", n)
 	}

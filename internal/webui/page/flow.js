@@ -4,14 +4,14 @@ import { bytes, duration, short } from "./format.js";
 
 const stages = {
   stored: ["Stored"],
-  published: ["Published", "accepted by the planner, of those stored"],
-  tokenized: ["Tokenized", "of fetched documents that are not planned yet"],
+  published: ["Published", "accepted by the planner"],
+  tokenized: ["Tokenized", "fetched and not planned yet"],
   pool: ["Pool", "buffered for packing"],
   held: ["Holdback", "of finished rows, held back to keep samples fair"],
   window: ["Shuffle window", "buffered for shuffling"],
   queues: ["Bucket queues", "buffered until their step is full"],
   ahead: ["Planned ahead", "beyond those requested by ranks"],
-  read: ["Read", "consumed by all ranks, of those planned"],
+  read: ["Read", "consumed by all ranks"],
   committed: ["Committed", "covered by the commits of all jobs"],
 };
 

@@ -1,17 +1,22 @@
 // Ranks by job: a heat map, and a table, largest lag first. Commits of jobs.
 import { byId, el, reconcile, setAttribute, setText, setVisible, table } from "./dom.js";
 import { bytes, count, daemonName, duration, elapsed, plural } from "./format.js";
-import { HeatMap, clientOf, drawScale, keyOf, missing, stateOf } from "./heatmap.js";
+import { HeatMap, drawScale, keyOf, missing, stateOf } from "./heatmap.js";
 
 const few = 4; // ranks of a run whose table is open
 const normalLag = 3; // steps; ranks do not request a step at the same time
 
 let now = ""; // time of the status
 let latest = null;
+let worst = null; // the rank with the largest lag
+let selected = null; // the cell under the pointer or with the focus
+let all; // the table
 
-// startRanks connects the switch between lag and wait.
+// startRanks connects the switch between lag and wait, and the table.
 export function startRanks() {
-  for (const choice of document.querySelectorAll("input[name=measure]")) choice.addEventListener("change", () => latest && updateRanks(latest));
+  const redraw = () => latest && updateRanks(latest);
+  for (const choice of document.querySelectorAll("input[name=measure]")) choice.addEventListener("change", redraw);
+  byId("ranks-table").addEventListener("toggle", redraw);
 }
 
 export function updateRanks(s) {
@@ -20,25 +25,50 @@ export function updateRanks(s) {
   const jobs = new Map();
   for (const r of s.ranks ?? []) jobs.set(r.job, [...(jobs.get(r.job) ?? []), r]);
   setVisible(byId("ranks-none"), jobs.size === 0);
-  for (const id of ["ranks-scale", "ranks-measure"]) setVisible(byId(id), jobs.size > 0);
+  for (const id of ["ranks-scale", "ranks-measure", "rank", "ranks-table"]) setVisible(byId(id), jobs.size > 0);
   drawScale();
   reconcile(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));
+  const ranks = [...(s.ranks ?? [])].sort((a, b) => missing(b) - missing(a) || b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
+  worst = ranks[0];
+  drawRank();
+  updateTable(ranks.map((r) => ({ ...r, name: jobs.size > 1 ? `${r.job} ${nameOf(r)}` : nameOf(r) })));
   updateCommits(s);
 }
 
-function makeJob([name]) {
-  const title = el("h3");
-  const held = el("p", { class: "held" });
-  const map = new HeatMap();
-  const all = table(`Ranks of job ${name}`, columns, keyOf, (r) => (missing(r) ? "missing" : r.holds ? "holds" : ""));
-  const scroll = el("div", { class: "scroll", role: "region", tabindex: 0, "aria-label": `Table of the ranks of job ${name}` }, all.node);
-  const details = el("details", { open: latest.ranks_total <= few, ontoggle: () => job.drawTable?.() }, el("summary", {}, "Table of ranks"), scroll);
-  const job = { all, title, held, map, details, node: el("div", { class: "job" }, title, held, map.node, details) };
-  return job;
+function updateTable(ranks) {
+  const details = byId("ranks-table");
+  if (!all && ranks.length) {
+    all = table("Ranks", columns, keyOf, (r) => (missing(r) ? "missing" : r.holds ? "holds" : ""));
+    details.lastElementChild.append(all.node);
+    details.open = ranks.length <= few;
+  }
+  if (details.open) all?.update(ranks);
 }
 
+function makeJob() {
+  const title = el("h3");
+  const held = el("p", { class: "held" });
+  const map = new HeatMap((cell) => {
+    selected = cell;
+    drawRank();
+  });
+  return { title, held, map, node: el("div", { class: "job" }, el("div", { class: "headline" }, title, held), map.node) };
+}
+
+// drawRank shows the values of the selected rank, or of the one with the largest lag.
+function drawRank() {
+  const r = selected?.isConnected ? selected.rank : worst;
+  const values = r ? [["Rank", nameOf(r)], ["Job", r.job], ...columns.slice(1).map((c) => [c.name, c.text(r)])] : [];
+  reconcile(byId("rank"), values.filter(([, value]) => value), ([name]) => name, ([name]) => {
+    const value = el("dd");
+    return { node: el("div", {}, el("dt", {}, `${name}: `), value), value };
+  }, (row, [, value]) => setText(row.value, value));
+}
+
+const nameOf = (r) => `${r.rank} of ${r.world}`;
+
 const columns = [
-  { name: "Rank", text: (r) => `${r.rank} of ${r.world}`, left: true },
+  { name: "Rank", text: (r) => r.name, left: true },
   { name: "State", text: stateOf, left: true },
   { name: "Steps sent", text: (r) => count(r.sent_steps) },
   { name: "Consumed", about: "steps consumed by its trainer; - if its client does not report", text: (r) => (r.unit === "sent" ? "-" : count(r.consumed)) },
@@ -47,7 +77,7 @@ const columns = [
   { name: "Wait, p99", about: "for a step, 99th percentile of the last minute", text: (r) => duration(r.wait_p99) },
   { name: "Sent", about: "bytes per second, over the last ten seconds", text: (r) => `${bytes(r.bytes)}/s` },
   { name: "Daemon", text: (r) => daemonName(r.daemon), left: true },
-  { name: "Client", text: clientOf, left: true },
+  { name: "Client", text: (r) => (r.identity ? `${r.identity}, ${r.address}` : r.address), left: true },
   { name: "Connected for", text: (r) => elapsed(r.since, now) },
 ];
 
@@ -58,15 +88,12 @@ function updateJob(job, name, ranks, s) {
   const front = Math.max(...ranks.map((r) => r.consumed));
   const blocked = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
   const omitted = s.ranks_total > s.ranks.length ? ` (those with the largest lag of ${count(s.ranks_total)})` : "";
-  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${omitted}, the most advanced has consumed ${plural(front, "step")}`);
+  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${omitted}, ${plural(front, "step")} consumed`);
   setText(job.held, blocked.length ? blocked.map((j) => j.sentence).join("; ") : holders.length ? lagSentence(holders, most) : "");
   setAttribute(job.held, "data-failing", blocked.some((j) => j.failing) ? "" : null);
   setVisible(job.held, blocked.length + holders.length > 0);
-  const worst = [...ranks].sort((a, b) => missing(b) - missing(a) || b.lag - a.lag || b.wait_p99 - a.wait_p99 || a.rank - b.rank);
   const label = `${plural(ranks.length, "rank")}. ${job.held.textContent || "No rank is lagging."} Arrow keys move between ranks.`;
-  job.map.draw([...ranks].sort((a, b) => a.rank - b.rank), worst[0], label, now);
-  job.drawTable = () => job.details.open && job.all.update(worst);
-  job.drawTable();
+  job.map.draw([...ranks].sort((a, b) => a.rank - b.rank), label);
 }
 
 // lagSentence names the ranks with the largest lag: rank 3, or ranks 3, 4 and 2 more.
