@@ -96,7 +96,7 @@ export class Chart extends Figure {
   // Several values share a column if a column of each would be too narrow.
   areas(x, y, width) {
     const { x: xs, xEnd = xs.at(-1), series } = this.data;
-    const every = Math.ceil((minStackedWidth * xs.length) / width);
+    const every = Math.ceil((minStackedWidth * xs.length) / Math.max(width, minStackedWidth));
     const edges = [...xs.filter((_, i) => i % every === 0), xEnd];
     const tops = edges.slice(1).map(() => 0);
     const paths = series.map((s) => {

@@ -41,7 +41,7 @@ func TestPage_FirstScreen(t *testing.T) {
 func TestPage_HeightAndEmptyCards(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	s := serve(t, newFake())
-	for width, most := range map[int64]int{420: 4600, 1280: 2800, 1440: 2700} {
+	for width, most := range map[int64]int{420: 5800, 1280: 2700, 1440: 2500} {
 		t.Run(fmt.Sprint(width), func(t *testing.T) {
 			p := browsertest.Open(t, browser, s.URL, browsertest.Light(width, 900))
 			ready(p)
