@@ -76,7 +76,7 @@ func TestPage_ShowsEverySection(t *testing.T) {
 	p.Says("#charts", "Throughput", "Speed", "tokens/s 7", "published 1,", "Waiting", "Pending steps",
 		"not read 40")
 	openCharts(p)
-	p.Says("#charts", "Shares of sources", "web 68.0 %", "Buckets", "1,024", "Padding and continued spans",
+	p.Says("#charts", "Shares of sources", "web 69.9 %", "Buckets", "1,024", "Padding and continued spans",
 		"Lengths by step", "Lengths of the whole run", "Split and related")
 	if cut := browsertest.Eval[[]string](p, cutLabels); len(cut) > 0 {
 		t.Errorf("labels of charts are cut off: %q", cut)
@@ -414,8 +414,8 @@ func TestPage_KeyboardNavigation(t *testing.T) {
 		}
 		met[at[0]] = true
 	}
-	for _, want := range []string{"cell", "sources", "step", "document", "events-more", "daemons", "action-flush", "action-seal",
-		"action-mix", "action-checkpoint"} {
+	for _, want := range []string{"cell", "sources", "step", "document", "events-more", "daemons", "action-flush",
+		"action-seal", "action-mix", "action-checkpoint"} {
 		if !met[want] {
 			t.Errorf("the keyboard does not reach %s; it met %v", want, met)
 		}
