@@ -3,7 +3,6 @@ package daemoncmd
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync/atomic"
@@ -62,14 +61,4 @@ func serve(
 		return fmt.Errorf("stop daemon: %w", err)
 	}
 	return failed
-}
-
-// whileOpen returns a context that ends with ctx, or at the end of r or its first read error.
-func whileOpen(ctx context.Context, r io.Reader) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(ctx)
-	go func() {
-		_, _ = io.Copy(io.Discard, r) // a read error also ends the context
-		cancel()
-	}()
-	return ctx, cancel
 }

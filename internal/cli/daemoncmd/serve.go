@@ -54,7 +54,7 @@ to train and to publish. loaderd page prints another link.`,
 						errors.New("--until-eof and --config - both read standard input: pass the configuration as a file"))
 				}
 				var cancel context.CancelFunc
-				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
+				ctx, cancel = command.WhileOpen(ctx, cmd.InOrStdin())
 				defer cancel()
 			}
 			again := func() (config.Config, error) { return flags.Load(cmd) }

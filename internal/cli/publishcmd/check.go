@@ -40,6 +40,8 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	}
 	for _, path := range paths {
 		switch {
+		case path == "-" && f.untilEOF:
+			return errors.New("- and --until-eof both read standard input")
 		case path == "-" && len(paths) > 1:
 			return errors.New("- (standard input) cannot be combined with other paths")
 		case path == "-" && f.corpus.Format == corpus.Parquet:

@@ -26,18 +26,19 @@ import (
 )
 
 type publishFlags struct {
-	config  stream.Config
-	daemon  command.DaemonFlag
-	format  string
-	corpus  corpus.Options
-	options publishing.Options
-	named   bool // --source is set
-	wait    time.Duration
-	trace   tracing.Config
-	tokens  tokensFlags
-	meta    []string
-	dryRun  bool
-	json    bool
+	config   stream.Config
+	daemon   command.DaemonFlag
+	format   string
+	corpus   corpus.Options
+	options  publishing.Options
+	named    bool // --source is set
+	wait     time.Duration
+	trace    tracing.Config
+	tokens   tokensFlags
+	meta     []string
+	dryRun   bool
+	json     bool
+	untilEOF bool
 
 	following followFlags
 }
@@ -225,6 +226,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 		"URL of an OpenTelemetry collector (OTLP over HTTP) for traces of sampled documents up to the ranks")
 	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "with --trace: share of the documents to sample")
 	fl.BoolVar(&f.json, "json", false, "print the summary as JSON")
+	fl.BoolVar(&f.untilEOF, "until-eof", false,
+		"also stop at the end of standard input, to end together with the program that started the command")
 	f.following.register(fl)
 	return cmd
 }
@@ -249,6 +252,11 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 		return command.Usage(err)
 	}
 	ctx := cmd.Context()
+	if f.untilEOF {
+		var cancel context.CancelFunc
+		ctx, cancel = command.WhileOpen(ctx, cmd.InOrStdin())
+		defer cancel()
+	}
 	log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(cmd.ErrOrStderr(),
 		&slog.HandlerOptions{Level: slog.LevelWarn})))
 	f.corpus.Stores = objects.New(objects.Options{Log: log, OnRetry: func(problem string) {
