@@ -58,7 +58,7 @@ def torches(libraries: Path) -> Python:
     )
 
 
-def served(program: Path, **settings: object) -> loaderd._serve.DaemonContext:
+def served(program: Path, **settings: object) -> loaderd.DaemonHandle:
     """Returns a sealed run whose documents use few ids, so that a model learns quickly."""
     tokens = [t // 50 + 1 for t in documents(200)]
     return loaderd.serve(tokens, publish={"tokenizer": TOKENIZER}, settings=STEADY | settings, program=program)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -39,6 +40,33 @@ def test_documents_become_steps_and_nothing_stays() -> None:
     assert not url.folder.exists()
     with loaderd.serve(TEXTS, tokenizer="gpt2", settings=SMALL) as again:
         np.testing.assert_array_equal(rows(again), first)  # a run is a function of its configuration and documents
+
+
+def test_Serve_WithoutABlockRunsUntilClosed() -> None:
+    url = loaderd.serve(TEXTS, tokenizer="gpt2", settings=SMALL)
+    assert rows(url) and running(url.folder)
+    assert repr(url) == f"<loaderd daemon {url}, running, folder {url.folder}>"
+    assert "live page</a>" in url._repr_html_()
+    sent = pickle.loads(pickle.dumps(url))
+    assert sent == url and sent.folder == url.folder and sent.state == "unknown"
+    url.close()
+    url.close()
+    assert "stopped" in repr(url) and not url.folder.exists()
+    with pytest.raises(RuntimeError, match=r"call loaderd\.serve again"), url:
+        pytest.fail("it is served")
+
+
+LEFT_OPEN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import loaderd
+print(loaderd.serve().folder)
+"""
+
+
+def test_Serve_WithoutABlockEndsWithTheInterpreter() -> None:
+    out = subprocess.run([sys.executable, "-c", LEFT_OPEN, SOURCES], capture_output=True, text=True, check=True)
+    assert out.stdout.startswith("/") and not Path(out.stdout.strip()).exists()
 
 
 def test_a_run_that_stays_open_takes_more() -> None:

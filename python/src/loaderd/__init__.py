@@ -1,7 +1,7 @@
 """Reads the training steps of a loaderd daemon: packed and shuffled rows of tokens.
 
 Steps are the same on every rank and after every restart. `Client` returns numpy arrays; `loaderd.torch` returns
-tensors; `publish` sends documents; `serve` runs a daemon for the duration of a `with` block.
+tensors; `publish` sends documents; `serve` runs a private daemon.
 """
 
 from importlib import import_module

@@ -1,8 +1,10 @@
-"""A private daemon for the duration of a block: for notebooks, tests and trainers on one machine."""
+"""A private daemon: for notebooks, tests and trainers on one machine."""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import html
 import json
 import os
 import shutil
@@ -12,7 +14,7 @@ import sysconfig
 import tempfile
 import time
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any
@@ -54,6 +56,44 @@ class DaemonHandle(str):
     token: str | None
     """The daemon's token, for other clients of Flight and HTTP: the header authorization: Bearer TOKEN. None if the
     settings have identities, a token file or flight.insecure."""
+    _daemon: DaemonProcess | None = None  # None in a copy that was sent to another process
+
+    def close(self) -> None:
+        """Stops the daemon. Its folder is deleted if it is temporary. Repeated calls do nothing.
+
+        Raises:
+            DaemonNotFoundError: If the daemon has ended unexpectedly, or was killed because it did not stop in time.
+        """
+        if self._daemon is not None:
+            self._daemon.close()
+
+    @property
+    def state(self) -> str:
+        """The state of the daemon's process: "running", "stopped", or "unknown" in another process."""
+        return "unknown" if self._daemon is None else self._daemon.state
+
+    def __enter__(self) -> DaemonHandle:
+        if self.state == "stopped":
+            raise RuntimeError("this daemon is stopped: call loaderd.serve again")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with contextlib.ExitStack() as quiet:
+            if error is not None:  # the block's own error has precedence
+                quiet.enter_context(contextlib.suppress(DaemonNotFoundError))
+            self.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in self.__dict__.items() if key != "_daemon"}
+
+    def __repr__(self) -> str:
+        return f"<loaderd daemon {self}, {self.state}, folder {self.folder}>"
+
+    def _repr_html_(self) -> str:
+        link = f'<a href="{html.escape(self.page)}">live page</a>' if self.state == "running" else ""
+        return f"<code>{html.escape(repr(self))}</code> {link}"
 
     @property
     def page(self) -> str:
@@ -76,12 +116,12 @@ def serve(
     program: str | os.PathLike[str] | None = None,
     start_timeout: float = 60.0,
     stop_timeout: float = 60.0,
-) -> DaemonContext:
-    """Runs a daemon for the duration of a `with` block, with an embedded NATS server and on free ports of loopback.
+) -> DaemonHandle:
+    """Starts a daemon with an embedded NATS server, on free ports of loopback.
 
-    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to
-    the process that called `serve`. It also ends when this process ends, for any reason. Its log is daemon.log of the
-    folder.
+    It runs until the end of a `with` block, until `close()`, or until this process ends, for any reason. Processes that
+    are forked meanwhile (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to the process that called
+    `serve`. Its log is daemon.log of the folder.
 
     Example:
         ```python
@@ -90,13 +130,14 @@ def serve(
                 ...
         ```
 
+        Without `with`, as in a notebook: `url = loaderd.serve(...)`, and `url.close()` at the end.
+
     Args:
-        documents: Documents of the types that `loaderd.publish` accepts, which are published before the block begins.
+        documents: Documents of the types that `loaderd.publish` accepts, which are published before the call returns.
         tokenizer: A name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer` or a fast
             tokenizer of transformers; None leaves it to the settings.
         folder: Where the run's data are kept. Another `serve` of that folder with the same settings continues the run:
-            documents of `source` that it has are not published again. Without it all data are deleted at the end of the
-            block.
+            documents of `source` that it has are not published again. Without it all data are deleted with the daemon.
         source: The source of the documents.
         seal: Whether the run is sealed once the documents are published, so that it packs all of them and ends. By
             default it is if documents are given.
@@ -111,46 +152,39 @@ def serve(
         stop_timeout: Seconds after which a daemon that does not stop is killed.
 
     Returns:
-        A context manager to be entered once, whose value is the daemon's DaemonHandle.
+        The daemon's address, which is also its context manager.
 
     Raises:
-        DaemonNotFoundError: When the block is entered, if no program is found or the daemon does not start in time. At
-        the
-            end of the block, if the daemon has ended unexpectedly, or was killed because it did not stop in time.
+        DaemonNotFoundError: If no program is found or the daemon does not start in time. At the end of the block, if
+            the daemon has ended unexpectedly, or was killed because it did not stop in time.
     """
-    return DaemonContext(
-        documents,
-        tokenizer,
-        folder,
-        source,
-        documents is not None if seal is None else seal,
-        settings or {},
-        config,
-        publish or {},
-        program,
-        start_timeout,
-        stop_timeout,
-    )
+    daemon = DaemonProcess(tokenizer, folder, settings or {}, config, program, start_timeout, stop_timeout)
+    handle = daemon.start()
+    try:
+        if documents is not None:
+            daemon.fill(handle, documents, source, publish or {})
+        if documents is not None if seal is None else seal:
+            with Client(handle) as client:
+                client.seal()
+    except BaseException:
+        daemon.end()
+        raise
+    return handle
 
 
-class DaemonContext:
-    """The context manager that `serve` returns, to be entered once."""
+class DaemonProcess:
+    """The process of a private daemon, its log, and its folder."""
 
     def __init__(
         self,
-        documents: Iterable[Document] | None,
         tokenizer: object,
         folder: str | os.PathLike[str] | None,
-        source: str,
-        seal: bool,
         settings: Mapping[str, object],
-        config: str | os.PathLike[str] | None,
-        publish: Mapping[str, Any],
-        program: str | os.PathLike[str] | None,
-        start_timeout: float,
-        stop_timeout: float,
+        config: str | os.PathLike[str] | None = None,
+        program: str | os.PathLike[str] | None = None,
+        start_timeout: float = 60.0,
+        stop_timeout: float = 60.0,
     ) -> None:
-        self._documents, self._source, self._seal, self._publish = documents, source, seal, publish
         self._tokenizer, self._settings, self._config = tokenizer, settings, config
         self._given, self._program = folder, program
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
@@ -159,37 +193,53 @@ class DaemonContext:
         self._owner = os.getpid()
         self._log = Path()
         self._said = ""
+        self._ended = False
 
-    def __enter__(self) -> DaemonHandle:
-        if self._process is not None:
-            raise RuntimeError("this daemon was already started: call loaderd.serve again")
-        program = find_program(self._program)
+    @property
+    def state(self) -> str:
+        """The state of the process: "running" or "stopped"."""
+        return "running" if self._process is not None and not self._ended else "stopped"
+
+    @property
+    def program(self) -> Path:
+        """The path of the daemon's program.
+
+        Raises:
+            DaemonNotFoundError: If no program is found.
+        """
+        return find_program(self._program)
+
+    def start(self) -> DaemonHandle:
+        """Starts the daemon, and waits until it is ready.
+
+        Raises:
+            DaemonNotFoundError: If no program is found or the daemon does not start in time.
+        """
+        program = self.program
         try:
-            served = self._start(program)
-            if self._documents is not None:
-                self._fill(served, self._documents)
-            if self._seal:
-                with Client(served) as client:
-                    client.seal()
-            return served
+            handle = self._start(program)
         except BaseException:
-            self._end()
+            self.end()
             raise
+        handle._daemon = self
+        _running.add(self)
+        return handle
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if os.getpid() != self._owner:  # a forked child that leaves the block
+    def close(self) -> None:
+        """Stops the daemon, once and only in the process that started it.
+
+        Raises:
+            DaemonNotFoundError: If it has ended unexpectedly, or was killed because it did not stop in time.
+        """
+        if os.getpid() != self._owner or self._ended or self._process is None:
             return
-        assert self._process is not None
         earlier = self._process.poll() is not None
-        stopped = self._end()
-        if error is None and not stopped:
+        if not self.end():
             raise DaemonNotFoundError(
                 f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last "
                 f"output:\n{self._said}"
             )
-        if error is None and (earlier or self._process.returncode != 0):
+        if earlier or self._process.returncode != 0:
             raise DaemonNotFoundError(
                 f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}"
             )
@@ -204,7 +254,6 @@ class DaemonContext:
             folder.mkdir(parents=True, exist_ok=True)
         self._log = folder / _LOG
         arguments = [
-            os.fspath(program),
             "serve",
             "--until-eof",
             *([] if self._config is None else ["--config", os.fspath(self._config)]),
@@ -212,16 +261,9 @@ class DaemonContext:
             *flags(self._settings),
             *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
         ]
-        environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
-        # The daemon has its own process group: Ctrl-C reaches only the block, whose end stops the daemon.
-        apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
         with self._log.open("ab") as log:
             began = log.tell()
-            self._process = subprocess.Popen(
-                arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart
-            )
-        if self._process.stdin is not None:
-            _pipes.add(self._process.stdin)
+            self._process = start_child(program, arguments, log)
         said = self._ready(began)
         served = DaemonHandle(said["flight"])
         served.http, served.folder, served.nats = said["http"], folder, said["nats"]
@@ -272,33 +314,34 @@ class DaemonContext:
                 else:
                     time.sleep(_POLL_SECONDS)
 
-    def _fill(self, served: DaemonHandle, documents: Iterable[Document]) -> None:
+    def fill(
+        self, served: DaemonHandle, documents: Iterable[Document], source: str, options: Mapping[str, Any]
+    ) -> None:
+        """Publishes documents, once per folder and source.
+
+        Args:
+            served: The daemon's address.
+            documents: As in `loaderd.publish`.
+            source: The source of the documents, and the name of their input.
+            options: Options of `loaderd.publish`.
+        """
         from loaderd.producer import publish
 
-        options = {"name": self._source, **self._publish}
+        options = {"name": source, **options}
         if "tokenizer" not in options and not isinstance(self._tokenizer, str):
             options["tokenizer"] = self._tokenizer
-        publish(documents, served.nats, source=self._source, **options)
+        publish(documents, served.nats, source=source, **options)
 
-    def _end(self) -> bool:
+    def end(self) -> bool:
         """Stops the daemon, which exits when its standard input is closed, and deletes its folder if it is temporary.
 
         Returns whether it stopped in time; else it was killed.
         """
-        process = self._process
+        process, self._ended = self._process, True
+        _running.discard(self)
         try:
             if process is not None:
-                _closed(process.stdin)
-                if os.name != "nt":  # Windows has no fork, and terminate is a kill there
-                    process.terminate()  # a child that was forked without Python's hooks may hold the pipe
-                try:
-                    process.wait(self._stop_timeout)
-                except BaseException as error:  # the daemon hangs, or the wait is interrupted
-                    process.kill()
-                    process.wait()
-                    if not isinstance(error, subprocess.TimeoutExpired):
-                        raise
-                    return False
+                return stop_child(process, self._stop_timeout)
             return True
         finally:
             self._said = self._tail()
@@ -311,8 +354,62 @@ class DaemonContext:
         return ""
 
 
+def start_child(program: Path, arguments: Sequence[str], output: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Starts a command of the program that ends when its standard input is closed (--until-eof).
+
+    Args:
+        program: The daemon's program.
+        arguments: The command and its flags.
+        output: Where its output is written.
+    """
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
+    # The child has its own process group: Ctrl-C reaches only this process, which stops the child.
+    apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
+    child = subprocess.Popen(
+        [os.fspath(program), *arguments], stdin=subprocess.PIPE, stdout=output, stderr=output, env=environment, **apart
+    )
+    if child.stdin is not None:
+        _pipes.add(child.stdin)
+    return child
+
+
+def stop_child(child: subprocess.Popen[bytes], timeout: float) -> bool:
+    """Stops a child of `start_child`.
+
+    Args:
+        child: The process.
+        timeout: Seconds after which it is killed.
+
+    Returns:
+        Whether it stopped in time.
+    """
+    _closed(child.stdin)
+    if os.name != "nt":  # Windows has no fork, and terminate is a kill there
+        child.terminate()  # another child that was forked without Python's hooks may hold the pipe
+    try:
+        child.wait(timeout)
+    except BaseException as error:  # the child hangs, or the wait is interrupted
+        child.kill()
+        child.wait()
+        if not isinstance(error, subprocess.TimeoutExpired):
+            raise
+        return False
+    return True
+
+
 _pipes: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
 """Write ends of the pipes that daemons read: a daemon runs until all copies of its pipe are closed."""
+
+
+_running: set[DaemonProcess] = set()
+"""Daemons that this process started. Those without `close()` are stopped when the interpreter exits."""
+
+
+@atexit.register
+def _stop_all() -> None:
+    for daemon in list(_running):
+        with contextlib.suppress(DaemonNotFoundError):
+            daemon.close()
 
 
 def _close_in_child() -> None:

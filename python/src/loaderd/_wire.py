@@ -235,7 +235,7 @@ class RunLength:
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RunStatus:
     """The status of a run.
 
@@ -293,7 +293,14 @@ class RunStatus:
             raise ProtocolError(f"status of the run: {type(error).__name__}: {error}") from error
 
     def __str__(self) -> str:
-        return f"{self.sentence}: {self.do}" if self.do else self.sentence
+        """Returns the verdict, the remedy, and a line per job with its ranks."""
+        lines = [f"{self.sentence}: {self.do}" if self.do else self.sentence]
+        for job in self.figures.get("jobs") or ():
+            ranks = f"job {job['job']}: {job['present']} of {job['world']} ranks, {job['state']}"
+            lines.append(f"{ranks}. {job['sentence']}" if job.get("sentence") else ranks)
+        return "\n".join(lines)
+
+    __repr__ = __str__  # a notebook shows this for loader.status()
 
 
 @dataclass(frozen=True)

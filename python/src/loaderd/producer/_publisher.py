@@ -207,7 +207,19 @@ def publish(
         PublishError: If the server returns a permanent error, or a wait exceeds the option `timeout`. Every error is
             raised once all earlier documents are confirmed, with a note on their number.
     """
-    pipeline = _create_pipeline(documents, url, options, source, name, start, tokenizer)
+    return send_all(documents, create_pipeline(documents, url, options, source, name, start, tokenizer))
+
+
+def send_all(documents: Iterable[Document], pipeline: SendPipeline) -> Published:
+    """Sends an input's documents through a new pipeline, which it closes.
+
+    Args:
+        documents: As in `publish`.
+        pipeline: The pipeline. Its `close`, called in another thread, ends the call.
+
+    Raises:
+        LoaderdError: As in `publish`.
+    """
     pipeline.open()
     try:
         for message in _messages(_rest(documents, pipeline), pipeline):
@@ -248,7 +260,7 @@ async def apublish(
         **options: As in PublishOptions.
     """
     making = asyncio.create_task(
-        asyncio.to_thread(_create_pipeline, documents, url, options, source, name, start, tokenizer)
+        asyncio.to_thread(create_pipeline, documents, url, options, source, name, start, tokenizer)
     )
     opened = False
     try:
@@ -271,7 +283,7 @@ async def apublish(
             await asyncio.shield(asyncio.to_thread((await making).close))
 
 
-def _create_pipeline(
+def create_pipeline(
     documents: object,
     url: str,
     options: PublishOptions,
@@ -280,6 +292,11 @@ def _create_pipeline(
     start: int | None,
     tokenizer: object,
 ) -> SendPipeline:
+    """Returns the pipeline of an input; the arguments are those of `publish`.
+
+    Raises:
+        TypeError: If `documents` is no iterable of documents.
+    """
     if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError(
             f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give "

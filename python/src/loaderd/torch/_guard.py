@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import torch.distributed as dist
 from torch.utils.data import get_worker_info
 
@@ -41,4 +43,18 @@ class ProcessGuard:
             raise RuntimeError(
                 "the loader started reading as the only rank, before torch.distributed was initialised: start after "
                 "init_process_group, or give rank= and world_size="
+            )
+
+    def check_caller(self) -> None:
+        """Checks that the caller's caller, which requests an iterator, is not a DataLoader that makes batches itself.
+
+        Raises:
+            TypeError: If it is.
+        """
+        caller = sys._getframe(2).f_locals.get("self")
+        if getattr(caller, "auto_collation", False) is True:  # torch's _IterableDatasetFetcher
+            raise TypeError(
+                "a DataLoader with a batch_size would make batches of batches: a StepLoader already yields batches, "
+                "whose rows the run's setting steps.rows determines. Give the DataLoader batch_size=None, or iterate "
+                "over the StepLoader itself"
             )

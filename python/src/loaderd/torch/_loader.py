@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import html
+import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -16,10 +20,12 @@ from loaderd.torch._batch import BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch._counts import BatchCounter, BatchCounts
 from loaderd.torch._device import Batch, to_device
+from loaderd.torch._document_run import DocumentRun, Input
 from loaderd.torch._guard import ProcessGuard
 from loaderd.torch._mock import mock_step
 from loaderd.torch._options import ClientOptions, PrefetchOptions, RankOptions
 from loaderd.torch._prefetcher import BatchPrefetcher
+from loaderd.torch._progress import Progress, is_interactive
 from loaderd.torch._run_client import RunClient
 from loaderd.torch._state import LoaderState
 
@@ -68,12 +74,25 @@ class StepLoader(IterableDataset[Batch]):
                     save(model, loader.state_dict())
                     loader.commit()
         ```
+
+        Without a daemon, in a notebook: the loader starts a private one, which reads the documents meanwhile.
+
+        ```python
+        loader = StepLoader(documents="corpus/*.jsonl", tokenizer="gpt2", settings={"steps.rows": 8})
+        batch = next(loader)
+        ```
     """
 
     def __init__(
         self,
-        url: URLs,
+        url: URLs | None = None,
         *,
+        documents: Input | None = None,
+        tokenizer: object = None,
+        folder: str | os.PathLike[str] | None = None,
+        settings: Mapping[str, object] | None = None,
+        publish: Mapping[str, Any] | None = None,
+        progress: bool | None = None,
         run: str | None = None,
         rank: int | None = None,
         world_size: int | None = None,
@@ -99,7 +118,20 @@ class StepLoader(IterableDataset[Batch]):
         It may therefore be created before processes are forked or torch.distributed is initialized.
 
         Args:
-            url: The addresses of the daemons, as in `loaderd.Client`.
+            url: The addresses of the daemons, as in `loaderd.Client`. Give this or `documents`.
+            documents: What a private daemon reads, which starts on first use and stops with `close()`, with the loader
+                or with this process: a path, folder, pattern or address (hf://datasets/OWNER/NAME/*.parquet, s3://...),
+                a list of them, or an iterable of documents as `loaderd.publish` accepts them, such as texts or a
+                dataset of Hugging Face. They are published in the background while steps are read; the run ends with
+                the last one. The daemon stores a copy of them.
+            tokenizer: The tokenizer of `documents`, as in `loaderd.serve`.
+            folder: Where the private daemon keeps its data, so that a later loader with the same arguments continues
+                the run, and publishes no document twice. Without it the data are temporary.
+            settings: Settings of the private daemon by name, such as {"steps.rows": 8, "packing.buckets": [1024]}.
+            publish: Options of `loaderd.publish`, or for paths those of the command `loaderd publish`, such as
+                {"text_column": "content"}.
+            progress: Whether iterating shows a bar of tqdm with step, tokens/s and the cause of a stall. By default
+                with `documents`, if tqdm is installed and this is a notebook or a terminal.
             run: The name that the daemon's run must have; None accepts the first run found.
             rank: The data-parallel rank. By default rank and world size are those of `mesh`, else of
                 torch.distributed, else those of RANK and WORLD_SIZE, else this is the only rank.
@@ -124,8 +156,11 @@ class StepLoader(IterableDataset[Batch]):
 
         Raises:
             ValueError: If an argument is invalid.
-            TypeError: If `mesh` is not a DeviceMesh.
+            TypeError: If `mesh` is not a DeviceMesh, or `documents` is neither a path nor an iterable.
+            FileNotFoundError: If no file matches a pattern of `documents`.
+            ImportError: If `progress` is True and tqdm is not installed.
         """
+        self._documents = _document_run(url, documents, tokenizer, folder, settings, publish)
         batch_format = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         ranks = RankOptions(rank, world_size, mesh, mesh_dims)
         prefetch = PrefetchOptions(prefetch_factor, None if device is None else torch.device(device), pin_memory)
@@ -134,27 +169,42 @@ class StepLoader(IterableDataset[Batch]):
         self._format, self._device, self._ranks, self._commit_as = batch_format, prefetch.device, ranks, commit_as
         self._state, self._counter, self._empty_pass_log = LoaderState(), BatchCounter(), EmptyPassLog()
         self._guard = ProcessGuard()
-        options = ClientOptions(url, run, job, token, tls, timeout, connect_timeout)
-        self._client = RunClient(options, batch_format, self._guard)
+        self._url = url
+        options = ClientOptions(url or "", run, job, token, tls, timeout, connect_timeout)
+        self._client = RunClient(options, batch_format, self._guard, self._documents)
         self._prefetcher = BatchPrefetcher(self._client, ranks, prefetch, batch_format, self._counter, self._guard)
+        if self._documents is not None:
+            self._documents.ranks = ranks
+            self._documents.on_error = self._prefetcher.interrupt
+            weakref.finalize(self, self._documents.close)
+        self._progress: Progress | None = None
+        if progress or (progress is None and self._documents is not None and is_interactive()):
+            self._progress = Progress(self._client.connect)
+            weakref.finalize(self, self._progress.close)
 
     # Iteration
 
     def __iter__(self) -> Iterator[Batch]:
         self._guard.check()
+        self._guard.check_caller()
         self._empty_pass_log.started()
         return self
 
     def __next__(self) -> Batch:
         self._guard.check()
         try:
-            ready = self._prefetcher.next(self._state)
+            with self._progress or nullcontext():
+                ready = self._prefetcher.next(self._state)
         except StopIteration:
+            if self._progress is not None:
+                self._progress.close()
             self._empty_pass_log.ended(self.run, self._state.step)
             raise
         batch = ready.receive()
         self._empty_pass_log.yielded()
         self._counter.add(ready.counts)
+        if self._progress is not None:
+            self._progress.update(ready.step + 1, ready.counts.tokens)
         self._state.step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
         return batch
 
@@ -374,10 +424,14 @@ class StepLoader(IterableDataset[Batch]):
     # Closing
 
     def close(self) -> None:
-        """Stops prefetching and disconnects. No thread remains."""
+        """Stops prefetching and disconnects. No thread remains. A private daemon is stopped."""
         self._guard.closed = True
         self._prefetcher.stop()
+        if self._progress is not None:
+            self._progress.close()
         self._client.close()
+        if self._documents is not None:
+            self._documents.close()
 
     def __enter__(self) -> StepLoader:
         return self
@@ -385,8 +439,54 @@ class StepLoader(IterableDataset[Batch]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        if self._documents is None:
+            source = str(self._url)
+        else:
+            address = "private daemon" if self._documents.handle is None else str(self._documents.handle)
+            source = f"{address}, {self._documents.state}"
+        closed = ", closed" if self._guard.closed else ""
+        return f"<StepLoader {source}, step {self._state.step}{closed}>"
+
+    def _repr_html_(self) -> str:
+        handle = None if self._documents is None or self._guard.closed else self._documents.handle
+        link = "" if handle is None else f' <a href="{html.escape(handle.page)}">live page</a>'
+        return f"<code>{html.escape(repr(self))}</code>{link}"
+
     def __reduce__(self) -> Any:
         raise TypeError(
             "cannot copy a StepLoader or send it to another process: it reads in its own thread; "
             "give a DataLoader num_workers=0, or create the loader in the other process"
         )
+
+
+def _document_run(
+    url: URLs | None,
+    documents: Input | None,
+    tokenizer: object,
+    folder: str | os.PathLike[str] | None,
+    settings: Mapping[str, object] | None,
+    publish: Mapping[str, Any] | None,
+) -> DocumentRun | None:
+    """Returns the private run of a loader with documents; None for a loader with an address.
+
+    Raises:
+        ValueError: If the arguments contradict each other.
+        TypeError: If `documents` is neither a path nor an iterable.
+    """
+    if (url is None) == (documents is None):
+        raise ValueError(
+            "want either the address of a daemon, as in StepLoader('grpc://127.0.0.1:8815'), or documents=, for which "
+            "the loader starts a private daemon"
+        )
+    if documents is not None:
+        if tokenizer is None:
+            raise ValueError('documents= requires tokenizer=, such as tokenizer="gpt2" or a tokenizer of transformers')
+        return DocumentRun(documents, tokenizer, folder, settings or {}, publish or {})
+    given = {"tokenizer": tokenizer, "folder": folder, "settings": settings, "publish": publish}
+    if wrong := [f"{name}=" for name, value in given.items() if value is not None]:
+        raise ValueError(
+            f"{', '.join(wrong)} is for a private daemon, with documents=: the daemon at {url} has its own "
+            "configuration"
+        )
+    return None

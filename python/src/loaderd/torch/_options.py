@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ClientOptions:
-    """The connection to the daemons of a run, as in `loaderd.Client`."""
+    """The connection to the daemons of a run, as in `loaderd.Client`.
+
+    `url` is empty for a loader that starts a private daemon.
+    """
 
     url: URLs
     run: str | None

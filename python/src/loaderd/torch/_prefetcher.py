@@ -77,6 +77,7 @@ class BatchPrefetcher:
         """
         while True:
             reader, started = self._reader or self.open(state), time.monotonic()
+            self._client.check()  # after the reader is set, which `interrupt` closes after the error is set
             try:
                 ready = next(reader)
             except StopIteration:
@@ -84,6 +85,7 @@ class BatchPrefetcher:
             except Exception:
                 self._counter.waited += time.monotonic() - started
                 self.stop()  # the next call opens another reader, at the same step
+                self._client.check()
                 if reader.stale:  # the timeout expired while the caller was not waiting
                     continue
                 raise
@@ -107,6 +109,11 @@ class BatchPrefetcher:
         self._stream = client.stream(state.step, masks=self._format.masks)
         self._reader = Prefetcher(self._stream, ahead, builder)
         return self._reader
+
+    def interrupt(self) -> None:
+        """Makes a `next()` in another thread raise."""
+        if reader := self._reader:
+            reader.close()
 
     def stop(self) -> None:
         """Ends the thread and drops its batches."""

@@ -8,6 +8,7 @@ from loaderd._client import Client
 from loaderd._wire import RunInfo
 from loaderd.errors import WorldMismatchError
 from loaderd.torch._batch import BatchFormat
+from loaderd.torch._document_run import DocumentRun
 from loaderd.torch._guard import ProcessGuard
 from loaderd.torch._options import ClientOptions
 
@@ -17,8 +18,10 @@ _MEASURE_POLL_SECONDS = 0.2
 class RunClient:
     """Connects to the run on first use."""
 
-    def __init__(self, options: ClientOptions, batch_format: BatchFormat, guard: ProcessGuard) -> None:
-        self._options, self._format, self._guard = options, batch_format, guard
+    def __init__(
+        self, options: ClientOptions, batch_format: BatchFormat, guard: ProcessGuard, documents: DocumentRun | None
+    ) -> None:
+        self._options, self._format, self._guard, self._documents = options, batch_format, guard, documents
         self._client: Client | None = None
         self._info: RunInfo | None = None
 
@@ -28,12 +31,13 @@ class RunClient:
         Raises:
             ClosedClientError: If the loader was closed.
             RuntimeError: If the loader cannot be used in this process.
+            DaemonNotFoundError: If the private daemon cannot be started.
         """
         self._guard.check()
         if self._client is None:
             o = self._options
             self._client = Client(
-                o.url,
+                o.url if self._documents is None else self._documents.start(),
                 run=o.run,
                 job=o.job,
                 token=o.token,
@@ -45,6 +49,11 @@ class RunClient:
                 columns=self._format.columns,
             )
         return self._client
+
+    def check(self) -> None:
+        """Raises the error of publishing in the background, if any."""
+        if self._documents is not None:
+            self._documents.check()
 
     @property
     def info(self) -> RunInfo:
