@@ -54,7 +54,8 @@ class DocumentRun:
         settings: Mapping[str, object],
         options: Mapping[str, Any],
     ) -> None:
-        self._documents, self._paths = documents, paths_of(documents)
+        self._documents: Any = documents
+        self._paths = paths_of(documents)
         self._tokenizer, self._options = tokenizer, options
         self._daemon = DaemonProcess(tokenizer, folder, settings)
         self._handle: DaemonHandle | None = None
@@ -139,17 +140,17 @@ class DocumentRun:
     def _open(self, handle: DaemonHandle) -> None:
         """Creates the process or the pipeline that publishes."""
         if self._paths is not None:
-            options = [x for key, value in self._options.items() for x in _flag(key, value)]
+            given = [x for key, value in self._options.items() for x in _flag(key, value)]
             arguments = ["publish", "--until-eof", "--daemon", os.fspath(handle.folder), "--source", SOURCE]
             with (handle.folder / _LOG).open("wb") as out:
-                self._child = start_child(self._daemon.program, [*arguments, *options, "--", *self._paths], out)
+                self._child = start_child(self._daemon.program, [*arguments, *given, "--", *self._paths], out)
             return
         from loaderd.producer._dataset import documents as rows_of
         from loaderd.producer._publisher import create_pipeline
 
         if hasattr(self._documents, "column_names"):  # a dataset of Hugging Face
-            self._documents = rows_of(self._documents)  # type: ignore[arg-type]
-        options = {"report": 0.0, **self._options}
+            self._documents = rows_of(self._documents)
+        options: Any = {"report": 0.0, **self._options}
         tokenizer = options.pop("tokenizer", None if isinstance(self._tokenizer, str) else self._tokenizer)
         self._pipeline = create_pipeline(
             self._documents,
@@ -158,7 +159,7 @@ class DocumentRun:
             SOURCE,
             SOURCE,
             None,
-            tokenizer,  # type: ignore[arg-type]
+            tokenizer,
         )
 
     def _run(self, handle: DaemonHandle) -> None:
@@ -168,7 +169,7 @@ class DocumentRun:
             elif self._pipeline is not None:
                 from loaderd.producer._publisher import send_all
 
-                send_all(self._documents, self._pipeline)  # type: ignore[arg-type]
+                send_all(self._documents, self._pipeline)
             if not self._stopping:
                 with Client(handle) as client:
                     client.seal()
