@@ -141,7 +141,7 @@ class DocumentRun:
         """Creates the process or the pipeline that publishes."""
         if self._paths is not None:
             given = [x for key, value in self._options.items() for x in _flag(key, value)]
-            arguments = ["publish", "--until-eof", "--daemon", os.fspath(handle.folder), "--source", SOURCE]
+            arguments = ["publish", "--until-eof", "--daemon", os.fspath(handle.folder)]
             with (handle.folder / _LOG).open("wb") as out:
                 self._child = start_child(self._daemon.program, [*arguments, *given, "--", *self._paths], out)
             return
