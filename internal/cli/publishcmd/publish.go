@@ -313,6 +313,15 @@ func (f *publishFlags) findServers(ctx context.Context) error {
 	return nil
 }
 
+// sourceWarning returns a warning if the named source has no stream of its own, empty otherwise.
+func (f *publishFlags) sourceWarning(stream string) string {
+	if !f.named || stream != f.config.Name {
+		return ""
+	}
+	return fmt.Sprintf("stream %s has the documents of all sources: --source %s only names them in their subject and "+
+		"ids; a run takes sources by weight if its configuration has them", stream, f.options.Source)
+}
+
 func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths []string, stdin io.Reader, stdout,
 	stderr io.Writer) error {
 	f.corpus.MaxDocument = store.Conn().MaxPayload()
@@ -334,10 +343,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return err
 	}
 	defer p.Close()
-	if documents := p.Documents().Config().Name; f.named && documents == f.config.Name {
-		report.warn(fmt.Sprintf("stream %s has the documents of all sources: --source %s only names them in their subject "+
-			"and ids; a run takes sources by weight if its configuration has them", documents, f.options.Source))
-	}
+	report.warn(f.sourceWarning(p.Documents().Config().Name))
 	before := publishing.ListStreamRuns(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
 	if rejects, all := before.CheckFingerprint(f.options.Fingerprint); all {
