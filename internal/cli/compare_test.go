@@ -95,14 +95,7 @@ func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 			if code := Run(t.Context(), args, nil, &out, &stderr); code != command.ExitOK {
 				t.Fatalf("exit %d: %s", code, &stderr)
 			}
-			var r report.Report
-			b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
-			if err == nil {
-				err = json.Unmarshal(b, &r)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := readReport(t, dir)
 			if have := [3]int{r.Lengths.Documents, int(r.Lengths.Tokens), int(r.Lengths.Max)}; have != x.want ||
 				r.Input != x.input || r.Pool != x.pool ||
 				!cmp.Equal(r.Rows, x.rows) {
@@ -157,6 +150,19 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	}
 }
 
+// readReport reads the report that compare has written to a folder.
+func readReport(t *testing.T, dir string) (r report.Report) {
+	t.Helper()
+	b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
+	if err == nil {
+		err = json.Unmarshal(b, &r)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
 // The documents of several sources are compared as a run mixes them, and the printed settings are a valid
 // configuration.
 func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
@@ -177,19 +183,12 @@ func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
 	dir := t.TempDir()
 	config := writeFile(t, "c.yaml", []byte("packing: {buckets: [32, 64]}\n"+
 		"sources: {code: {weight: 1}, web: {weight: 3}}\nmix: {end: first}\n"))
-	var out, said bytes.Buffer
+	var out, stderr bytes.Buffer
 	if code := Run(t.Context(), []string{"compare", "--from-stream", "--out", dir, "-c", config, "--daemon",
-		natstest.URL(s.Store())}, nil, &out, &said); code != command.ExitOK {
-		t.Fatalf("exit %d: %s", code, &said)
+		natstest.URL(s.Store())}, nil, &out, &stderr); code != command.ExitOK {
+		t.Fatalf("exit %d: %s", code, &stderr)
 	}
-	var r report.Report
-	b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := readReport(t, dir)
 	// web ends first: 300 documents, and a third as many tokens of code.
 	if r.Lengths.Documents < 350 || r.Lengths.Documents > 450 || len(r.Results[0].Sources) != 2 {
 		t.Errorf("%d documents of %d sources", r.Lengths.Documents, len(r.Results[0].Sources))
@@ -198,9 +197,9 @@ func TestCompare_MixesSourcesOfTheStream(t *testing.T) {
 	settings, _, _ = strings.Cut("packing:\n"+settings, "\n\n")
 	pasted := writeFile(t, "pasted.yaml", []byte(settings))
 	var printed bytes.Buffer
-	code := Run(t.Context(), []string{"serve", "-c", pasted, "--print-config"}, nil, &printed, &said)
+	code := Run(t.Context(), []string{"serve", "-c", pasted, "--print-config"}, nil, &printed, &stderr)
 	if !found || code != command.ExitOK || !strings.Contains(printed.String(), "method: "+r.Best) {
-		t.Errorf("the settings %s: exit %d, %s", settings, code, &said)
+		t.Errorf("the settings %s: exit %d, %s", settings, code, &stderr)
 	}
 }
 
@@ -224,14 +223,7 @@ func (s *site) compareAsServed(t *testing.T) {
 			!strings.Contains(stderr.String(), "those of run whole") {
 			t.Fatalf("%v: exit status %d: %s", x.args, code, &stderr)
 		}
-		var r report.Report
-		b, err := os.ReadFile(filepath.Join(dir, "compare.json"))
-		if err == nil {
-			err = json.Unmarshal(b, &r)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := readReport(t, dir)
 		if !cmp.Equal(r.Rows, x.rows) || r.Pool != x.pool {
 			t.Errorf("%v: rows of %v, pool %d, want %v and %d", x.args, r.Rows, r.Pool, x.rows, x.pool)
 		}

@@ -39,20 +39,20 @@ func TestHelp_FitsTheTerminal(t *testing.T) {
 }
 
 func TestGroup_NamesItsCommands(t *testing.T) {
-	var out, said bytes.Buffer
-	code := Run(t.Context(), []string{"run", "bogus"}, nil, &out, &said)
+	var out, stderr bytes.Buffer
+	code := Run(t.Context(), []string{"run", "bogus"}, nil, &out, &stderr)
 	want := `loaderd run has no command "bogus": want audit, delete, export, fork, list, repair, show`
-	if code != command.ExitUsage || !strings.Contains(said.String(), want) {
-		t.Errorf("exit %d, %s; want %d and %s", code, &said, command.ExitUsage, want)
+	if code != command.ExitUsage || !strings.Contains(stderr.String(), want) {
+		t.Errorf("exit %d, %s; want %d and %s", code, &stderr, command.ExitUsage, want)
 	}
 }
 
 func TestMan_WritesAPageOfEachCommand(t *testing.T) {
 	t.Setenv("SOURCE_DATE_EPOCH", "86400")
 	folder := filepath.Join(t.TempDir(), "man1")
-	var out, said bytes.Buffer
-	if code := Run(t.Context(), []string{"man", folder}, nil, &out, &said); code != command.ExitOK {
-		t.Fatalf("exit %d: %s", code, &said)
+	var out, stderr bytes.Buffer
+	if code := Run(t.Context(), []string{"man", folder}, nil, &out, &stderr); code != command.ExitOK {
+		t.Fatalf("exit %d: %s", code, &stderr)
 	}
 	page, err := os.ReadFile(filepath.Join(folder, "loaderd-run-fork.1"))
 	if err != nil || !strings.Contains(string(page), `"Jan 1970"`) {

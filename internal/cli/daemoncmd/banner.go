@@ -26,8 +26,8 @@ func writeBanner(w io.Writer, c config.Config, d *daemon.Daemon) error {
 	return err
 }
 
-// startHandler is a log handler that handles only warnings and errors until started is set, so that the banner comes
-// first.
+// startHandler is a log handler that handles only warnings and errors until started is set, so that the banner is the
+// first output.
 type startHandler struct {
 	slog.Handler
 	started *atomic.Bool

@@ -17,8 +17,8 @@ func TestStartHandler_LogsOnlyWarningsBeforeTheBanner(t *testing.T) {
 	started.Store(true)
 	log.Info("late")
 	log.Debug("detail")
-	if said := out.String(); strings.Count(said, "\n") != 2 || !strings.Contains(said, "msg=problem run=x") ||
-		!strings.Contains(said, "msg=late run=x") {
-		t.Errorf("the log is %s", said)
+	if lines := out.String(); strings.Count(lines, "\n") != 2 || !strings.Contains(lines, "msg=problem run=x") ||
+		!strings.Contains(lines, "msg=late run=x") {
+		t.Errorf("the log is %s", lines)
 	}
 }

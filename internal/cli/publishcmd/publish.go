@@ -313,7 +313,7 @@ func (f *publishFlags) findServers(ctx context.Context) error {
 	return nil
 }
 
-// sourceWarning returns a warning if the named source has no stream of its own, empty otherwise.
+// sourceWarning returns a warning if the named source has no separate stream, empty otherwise.
 func (f *publishFlags) sourceWarning(stream string) string {
 	if !f.named || stream != f.config.Name {
 		return ""

@@ -182,10 +182,10 @@ class DocumentRun:
         status = child.wait()
         if status == 0 or self._stopping:
             return
-        said = python_terms("\n".join(output.read_text(errors="replace").splitlines()[-10:]))
+        message = python_terms("\n".join(output.read_text(errors="replace").splitlines()[-10:]))
         if status != _NOT_DECODED:
-            raise PublishError(f"cannot publish {', '.join(self._paths or ())}: {said}")
-        log.warning("some documents could not be decoded and were skipped: %s", said)
+            raise PublishError(f"cannot publish {', '.join(self._paths or ())}: {message}")
+        log.warning("some documents could not be decoded and were skipped: %s", message)
 
 
 def paths_of(documents: object) -> list[str] | None:
