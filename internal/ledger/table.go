@@ -1,62 +1,71 @@
 package ledger
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"loaderd/internal/api"
+	"loaderd/internal/humanize"
+	"loaderd/internal/table"
 	"loaderd/loader/document"
 )
 
 // writeTable writes one line per row, followed by the pieces' texts or one line per document, as far as known.
 func writeTable(w io.Writer, s Step) error {
 	s.writeSummary(w)
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "row\ttokens\tpieces")
+	rows := table.New("ROW", "TOKENS", "PIECES")
 	for i, row := range s.Rows {
 		n := 0
+		var pieces []string
 		for _, p := range row {
 			n += int(p.Length)
+			pieces = append(pieces, p.String())
 		}
-		fmt.Fprintf(t, "%d\t%d\t", i, n)
-		for _, p := range row {
-			fmt.Fprint(t, p, " ")
-		}
-		fmt.Fprintln(t)
+		rows.Row(humanize.Count(i), humanize.Count(n), strings.Join(pieces, " "))
+	}
+	if err := rows.Write(w); err != nil {
+		return err
 	}
 	if s.hasText() {
-		return errors.Join(t.Flush(), s.writeTexts(w))
+		return s.writeTexts(w)
 	}
-	if len(s.Documents) > 0 {
-		documents := s.namedDocuments()
-		head := "document\tsubject\tid\tpath"
-		weighs := slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Weight != nil })
-		if weighs {
-			head += "\tweight"
-		}
-		if slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Meta != nil }) {
-			head += "\tmeta"
-		}
-		fmt.Fprintf(t, "\n%s\n", head)
-		for _, x := range documents {
-			d := x.Info
-			fmt.Fprintf(t, "%s\t%s\t%s\t%s", x.name, d.Subject, d.ID, d.Path)
-			meta := metaJSON(d)
-			if weighs && (d.Weight != nil || meta != "") {
-				fmt.Fprintf(t, "\t%s", formatWeight(d))
-			}
-			if meta != "" {
-				fmt.Fprintf(t, "\t%s", meta)
-			}
-			fmt.Fprintln(t)
-		}
+	if len(s.Documents) == 0 {
+		return nil
 	}
-	return t.Flush()
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return s.documentTable().Write(w)
+}
+
+// documentTable returns a table of the documents, with columns for weights and metadata if there are any.
+func (s Step) documentTable() *table.Table {
+	documents := s.namedDocuments()
+	columns := []string{"DOCUMENT", "SUBJECT", "ID", "PATH"}
+	hasWeight := slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Weight != nil })
+	if hasWeight {
+		columns = append(columns, "WEIGHT")
+	}
+	hasMeta := slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Meta != nil })
+	if hasMeta {
+		columns = append(columns, "META")
+	}
+	t := table.New(columns...)
+	for _, x := range documents {
+		d := x.Info
+		cells := []string{x.name, d.Subject, d.ID, d.Path}
+		if hasWeight {
+			cells = append(cells, formatWeight(d))
+		}
+		if hasMeta {
+			cells = append(cells, metaJSON(d))
+		}
+		t.Row(cells...)
+	}
+	return t
 }
 
 // formatWeight returns a document's weight, empty if unknown.
@@ -124,14 +133,13 @@ func writeFoundTable(w io.Writer, found []api.FoundRow) error {
 		_, err := fmt.Fprintln(w, "no step of the plan holds a document of that name")
 		return err
 	}
-	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "step\tbucket\trow\tpieces")
+	t := table.New("STEP", "BUCKET", "ROW", "PIECES")
 	for _, f := range found {
 		var pieces []string
 		for _, p := range f.Pieces {
 			pieces = append(pieces, formatName(p))
 		}
-		fmt.Fprintf(t, "%d\t%d\t%d\t%s\n", f.Step, f.Bucket, f.Row, strings.Join(pieces, " "))
+		t.Row(humanize.Count(f.Step), humanize.Count(f.Bucket), humanize.Count(f.Row), strings.Join(pieces, " "))
 	}
-	return t.Flush()
+	return t.Write(w)
 }

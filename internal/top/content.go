@@ -3,14 +3,13 @@ package top
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"loaderd/internal/api"
 	"loaderd/internal/humanize"
+	"loaderd/internal/table"
 	"loaderd/internal/tui"
 	"loaderd/loader/diagnosis"
 )
@@ -39,28 +38,27 @@ func NewContent(s api.Status) tui.Content {
 		p.Bars = append(p.Bars, newBar(x))
 	}
 	if len(s.Sources) > 1 {
-		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE",
-			func(w io.Writer, i int) {
-				x := s.Sources[i]
-				fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, FormatShare(x.Recent),
-					humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, SourceState(x, s.Time))
-			}))
+		t := table.New("SOURCE", "TARGET", "RECENT", "TOKENS", "EPOCH", "STATE")
+		for _, x := range s.Sources {
+			t.Row(x.Name, fmt.Sprintf("%.2f %%", 100*x.Target), FormatShare(x.Recent), humanize.Short(float64(x.Tokens)),
+				fmt.Sprintf("%d of %s", x.Epoch+1, x.Epochs), SourceState(x, s.Time))
+		}
+		p.Tables = append(p.Tables, tableLines(t))
 	}
 	if len(s.Ranks) > 0 {
-		ranks := furthestBehind(s.Ranks)
-		p.Tables = append(p.Tables, table(len(ranks), "RANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S",
-			func(w io.Writer, i int) {
-				r := ranks[i]
-				fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r),
-					humanize.Count(r.Sent), FormatConsumed(r), humanize.Count(r.Lag), FormatWait(r.WaitP50), FormatWait(r.WaitP99),
-					humanize.Bytes(int64(r.Bytes)))
-			}))
+		t := table.New("JOB", "RANK", "STATE", "SENT", "CONSUMED", "LAG", "WAIT P50", "P99", "BYTES/S")
+		for _, r := range furthestBehind(s.Ranks) {
+			t.Row(r.Job, fmt.Sprintf("%d of %d", r.Rank, r.World), RankState(r), humanize.Count(r.Sent), FormatConsumed(r),
+				humanize.Count(r.Lag), FormatWait(r.WaitP50), FormatWait(r.WaitP99), humanize.Bytes(int64(r.Bytes)))
+		}
+		p.Tables = append(p.Tables, tableLines(t))
 	}
 	if len(s.Events) > 0 {
-		p.Tables = append(p.Tables, table(min(5, len(s.Events)), "LAST EVENTS\t", func(w io.Writer, i int) {
-			e := s.Events[i]
-			fmt.Fprintf(w, "%s\t%s\n", e.Time.Local().Format(time.TimeOnly), e.Text)
-		}))
+		events := []string{"LAST EVENTS"}
+		for _, e := range s.Events[:min(5, len(s.Events))] {
+			events = append(events, e.Time.Local().Format(time.TimeOnly)+"  "+e.Text)
+		}
+		p.Tables = append(p.Tables, events)
 	}
 	return p
 }
@@ -110,18 +108,13 @@ func newBar(x api.Stage) tui.Bar {
 	return l
 }
 
-// table formats n lines below a head, at most maxLines of them.
-func table(n int, head string, line func(w io.Writer, i int)) []string {
+// tableLines returns the header of a table and its first lines, at most maxLines of them.
+func tableLines(t *table.Table) []string {
 	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, head)
-	for i := range min(n, maxLines) {
-		line(t, i)
-	}
-	_ = t.Flush() // a strings.Builder does not fail
+	_ = t.Write(&b) // a strings.Builder does not fail
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
-	if n > maxLines {
-		lines = append(lines, fmt.Sprintf("and %d more", n-maxLines))
+	if n := len(lines) - 1; n > maxLines {
+		lines = append(lines[:1+maxLines], fmt.Sprintf("and %d more", n-maxLines))
 	}
 	return lines
 }

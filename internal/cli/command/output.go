@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
 
@@ -32,4 +33,9 @@ func Terminal(w io.Writer) *os.File {
 		return f
 	}
 	return nil
+}
+
+// RegisterNoHeaders adds the flag --no-headers.
+func RegisterNoHeaders(cmd *cobra.Command, omit *bool) {
+	cmd.Flags().BoolVar(omit, "no-headers", false, "omit the header of the table")
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
+	"loaderd/internal/table"
 )
 
 // NewContextCmd returns the command context.
@@ -111,7 +112,7 @@ func newContextListCmd() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
-			t := command.NewTable("NAME", "FLIGHT", "HTTP", "NATS", "DATA FOLDER")
+			t := table.New("NAME", "FLIGHT", "HTTP", "NATS", "DATA FOLDER")
 			t.NoHeader = noHeaders
 			for _, name := range slices.Sorted(maps.Keys(all.Contexts)) {
 				c, shown := all.Contexts[name], name

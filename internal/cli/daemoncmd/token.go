@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/auth"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
+	"loaderd/internal/table"
 	"loaderd/stream/server"
 )
 
@@ -190,7 +191,7 @@ func newTokenListCmd() *cobra.Command {
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
-			t := command.NewTable("NAME", "ROLE", "IDENTIFIED BY", "RUNS", "JOBS", "CREATED", "EXPIRES")
+			t := table.New("NAME", "ROLE", "IDENTIFIED BY", "RUNS", "JOBS", "CREATED", "EXPIRES")
 			t.NoHeader = noHeaders
 			for _, i := range all {
 				jobs := i.Jobs

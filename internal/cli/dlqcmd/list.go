@@ -16,6 +16,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/humanize"
+	"loaderd/internal/table"
 	"loaderd/stream/deadletter"
 )
 
@@ -132,7 +133,7 @@ func (l deadList) write(w io.Writer, noHeaders bool) error {
 		}
 		return cells
 	}
-	t := command.NewTable(columns(head)...)
+	t := table.New(columns(head)...)
 	t.NoHeader = noHeaders
 	for _, x := range l.Letters {
 		retried := "-"

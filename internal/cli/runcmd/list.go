@@ -19,6 +19,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
+	"loaderd/internal/table"
 	"loaderd/loader/state"
 )
 
@@ -88,7 +89,7 @@ func writeRuns(w io.Writer, all []runadmin.RunInfo, wide, noHeaders bool) error 
 		}
 		return narrow
 	}
-	t := command.NewTable(columns([]string{"RUN", "STATE", "STEPS", "LENGTH", "COMMITTED", "LEADER"}, "ID", "DOCUMENTS",
+	t := table.New(columns([]string{"RUN", "STATE", "STEPS", "LENGTH", "COMMITTED", "LEADER"}, "ID", "DOCUMENTS",
 		"LOW WATERMARK", "PLAN", "CHECKPOINTS")...)
 	t.NoHeader = noHeaders
 	for _, r := range all {

@@ -18,6 +18,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/flightclient"
 	"loaderd/internal/humanize"
+	"loaderd/internal/table"
 	"loaderd/loader/mixture"
 )
 
@@ -144,7 +145,7 @@ func writeMixture(w io.Writer, m api.MixResponse) error {
 	}
 	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would take effect at step %d at the earliest\n\n", m.Run,
 		humanize.Count(m.Tokens), m.Step)
-	t := command.NewTable("SOURCE", "TARGET", "SO FAR", fmt.Sprintf("LAST %d STEPS", m.RecentSteps), "DOCUMENTS LEFT",
+	t := table.New("SOURCE", "TARGET", "SO FAR", fmt.Sprintf("LAST %d STEPS", m.RecentSteps), "DOCUMENTS LEFT",
 		"FOR STEPS", "EPOCH", "STATE")
 	for _, s := range m.Sources {
 		lasts := "-"

@@ -15,6 +15,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/flightclient"
 	"loaderd/internal/humanize"
+	"loaderd/internal/table"
 	"loaderd/internal/top"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
@@ -104,7 +105,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 		return err
 	}
 	ranks := rankTable(s)
-	for _, t := range []*command.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s),
+	for _, t := range []*table.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s),
 		skippedTable(s), deadTable(s)} {
 		if t.IsEmpty() {
 			continue
@@ -152,8 +153,8 @@ func stageOf(x api.Stage) string {
 	return text
 }
 
-func sourceTable(s api.Status) *command.Table {
-	t := command.NewTable("SOURCE", "TARGET", "SHARE", "RECENT", "TOKENS", "EPOCH", "STATE")
+func sourceTable(s api.Status) *table.Table {
+	t := table.New("SOURCE", "TARGET", "SHARE", "RECENT", "TOKENS", "EPOCH", "STATE")
 	for _, x := range s.Sources {
 		t.Row(x.Name, percent(x.Target), top.FormatShare(x.Share), top.FormatShare(x.Recent),
 			humanize.Short(float64(x.Tokens)), fmt.Sprintf("%d of %s", x.Epoch+1, x.Epochs), top.SourceState(x, s.Time))
@@ -161,8 +162,8 @@ func sourceTable(s api.Status) *command.Table {
 	return t
 }
 
-func pullTable(s api.Status) *command.Table {
-	t := command.NewTable("PULLED", "DOCUMENTS", "LEFT OUT", "BYTES", "STATE")
+func pullTable(s api.Status) *table.Table {
+	t := table.New("PULLED", "DOCUMENTS", "LEFT OUT", "BYTES", "STATE")
 	for _, x := range s.Pulls {
 		t.Row(cmp.Or(x.Source, "documents"), humanize.Count(x.Documents), humanize.Count(x.LeftOut),
 			humanize.Bytes(x.BytesRead)+" of "+humanize.Bytes(x.Bytes), x.Says)
@@ -170,26 +171,34 @@ func pullTable(s api.Status) *command.Table {
 	return t
 }
 
-func rankTable(s api.Status) *command.Table {
-	t := command.NewTable("JOB", "RANK", "STATE", "SENT", "CONSUMED", "LAG", "WAIT P50", "P99", "BYTES/S", "DAEMON")
+func rankTable(s api.Status) *table.Table {
+	columns := []string{"JOB", "RANK", "STATE", "SENT", "CONSUMED", "LAG", "WAIT P50", "P99", "BYTES/S"}
+	if len(s.Daemons) > 1 {
+		columns = append(columns, "DAEMON")
+	}
+	t := table.New(columns...)
 	for _, r := range s.Ranks {
-		t.Row(r.Job, fmt.Sprintf("%d of %d", r.Rank, r.World), top.RankState(r), humanize.Count(r.Sent),
+		cells := []string{r.Job, fmt.Sprintf("%d of %d", r.Rank, r.World), top.RankState(r), humanize.Count(r.Sent),
 			top.FormatConsumed(r), humanize.Count(r.Lag), top.FormatWait(r.WaitP50), top.FormatWait(r.WaitP99),
-			humanize.Bytes(int64(r.Bytes)), r.Daemon)
+			humanize.Bytes(int64(r.Bytes))}
+		if len(s.Daemons) > 1 {
+			cells = append(cells, r.Daemon)
+		}
+		t.Row(cells...)
 	}
 	return t
 }
 
-func commitTable(s api.Status) *command.Table {
-	t := command.NewTable("JOB", "COMMITTED")
+func commitTable(s api.Status) *table.Table {
+	t := table.New("JOB", "COMMITTED")
 	for _, x := range s.Commits {
 		t.Row(x.Job, humanize.Count(x.Step))
 	}
 	return t
 }
 
-func daemonTable(s api.Status) *command.Table {
-	t := command.NewTable("DAEMON", "RANKS", "FLIGHT", "PAGE", "STATE")
+func daemonTable(s api.Status) *table.Table {
+	t := table.New("DAEMON", "RANKS", "FLIGHT", "PAGE", "STATE")
 	for _, d := range s.Daemons {
 		state := ""
 		switch {
@@ -203,16 +212,16 @@ func daemonTable(s api.Status) *command.Table {
 	return t
 }
 
-func skippedTable(s api.Status) *command.Table {
-	t := command.NewTable("SKIPPED", "REASON", "WHAT TO DO")
+func skippedTable(s api.Status) *table.Table {
+	t := table.New("SKIPPED", "REASON", "WHAT TO DO")
 	for _, x := range s.Skipped {
 		t.Row(humanize.Count(x.Documents), string(x.Reason)+": "+x.Text, x.Do)
 	}
 	return t
 }
 
-func deadTable(s api.Status) *command.Table {
-	t := command.NewTable("DEAD LETTERS", "NUMBER", "NEWEST")
+func deadTable(s api.Status) *table.Table {
+	t := table.New("DEAD LETTERS", "NUMBER", "NEWEST")
 	for _, x := range s.Dead.Reasons {
 		newest := ""
 		if len(x.Samples) > 0 {

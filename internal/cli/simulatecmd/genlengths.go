@@ -14,6 +14,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/humanize"
 	"loaderd/internal/lengths"
+	"loaderd/internal/table"
 )
 
 // NewGenLengthsCmd returns the command gen-lengths.
@@ -101,7 +102,7 @@ func distributionNames() (names []string) {
 }
 
 func listDistributions(w io.Writer) error {
-	t := command.NewTable("NAME", "DOCUMENTS", "LENGTHS IN TOKENS", "SOURCE")
+	t := table.New("NAME", "DOCUMENTS", "LENGTHS IN TOKENS", "SOURCE")
 	for _, d := range lengths.Distributions() {
 		t.Row(d.Name, humanize.Count(d.Documents), d.Shape, d.Source)
 	}

@@ -1,4 +1,5 @@
-package command
+// Package table formats the tables of commands.
+package table
 
 import (
 	"fmt"
@@ -7,11 +8,9 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/spf13/cobra"
 )
 
-// Table is the table of a command: columns two spaces apart, numbers aligned right, no blanks at the end of a line.
+// Table is a table: columns two spaces apart, numbers aligned right, no blanks at the end of a line.
 type Table struct {
 	// NoHeader omits the header.
 	NoHeader bool
@@ -20,13 +19,8 @@ type Table struct {
 	rows   [][]string
 }
 
-// NewTable returns a table without rows. Names of columns are in capitals.
-func NewTable(columns ...string) *Table { return &Table{header: columns} }
-
-// RegisterNoHeaders adds the flag --no-headers.
-func RegisterNoHeaders(cmd *cobra.Command, omit *bool) {
-	cmd.Flags().BoolVar(omit, "no-headers", false, "omit the header of the table")
-}
+// New returns a table without rows. Names of columns are in capitals.
+func New(columns ...string) *Table { return &Table{header: columns} }
 
 // Row adds a row, with a cell for each column.
 func (t *Table) Row(cells ...string) { t.rows = append(t.rows, cells) }
