@@ -5,6 +5,7 @@ package format
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +41,7 @@ type Entry struct {
 func ReadConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), decodedFields: map[string]any{}}
 	if err := r.copyEnclosed("{}", func() error { return r.readObject("tokenizer.json", r.readField) }); err != nil {
-		return nil, err
+		return nil, describe(err)
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("data follows the object, or the object is cut short")
@@ -50,6 +51,27 @@ func ReadConfig(in io.Reader) (*hf.Config, error) {
 		maps.Copy(c.Model, r.decodedFields)
 	}
 	return c, err
+}
+
+// describe returns an error of the JSON library as a problem of the file, with its place.
+func describe(err error) error {
+	syntax := (*jsontext.SyntacticError)(nil)
+	switch {
+	case errors.Is(err, io.EOF):
+		return errors.New("the file is empty")
+	case !errors.As(err, &syntax):
+		return err
+	case errors.Is(syntax.Err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("the file ends within its JSON, after %d bytes: copy it again", syntax.ByteOffset)
+	case errors.Is(syntax.Err, jsontext.ErrDuplicateName):
+		return fmt.Errorf("%s has the name %q twice, again at byte %d",
+			cmp.Or(string(syntax.JSONPointer.Parent()), "the file"), syntax.JSONPointer.LastToken(), syntax.ByteOffset)
+	}
+	field := ""
+	if syntax.JSONPointer != "" {
+		field = " in " + string(syntax.JSONPointer)
+	}
+	return fmt.Errorf("not valid JSON at byte %d%s: %w", syntax.ByteOffset, field, syntax.Err)
 }
 
 // boundedReader fails after left bytes, unlike io.LimitReader, which would report the end of the file.
