@@ -73,13 +73,14 @@ func SkipUnboundedPools(all []Comparison, documents int) {
 }
 
 // Compare packs with all methods that have no problem, adds the results in order, and chooses the best method. pack
-// may return nil for the relatedness of documents. progress is called before each method.
+// may return nil for the relatedness of documents. progress is called before each method with the number of methods
+// before it.
 func (r *Report) Compare(all []Comparison,
 	pack func(packonline.Config) (*simulation.Result, *relatedness.Metrics, error),
-	progress func(i int, method string)) error {
+	progress func(done int)) error {
 	for i, one := range all {
 		method := one.Config.Method
-		progress(i, method)
+		progress(i)
 		if one.Problem != nil {
 			r.Skipped = append(r.Skipped, SkippedMethod{Method: method, Reason: one.Problem.Error()})
 			continue

@@ -69,9 +69,10 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger,
 		return maintenance.AuditResult{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	progress := command.NewProgress(stderr)
+	progress := command.NewProgress(stderr, "steps")
+	defer progress.Finish()
 	return runadmin.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.AuditResult) {
-		progress.Report("%d of %d steps", a.Steps, a.Planned)
+		progress.Report(int64(a.Steps), int64(a.Planned))
 	})
 }
 

@@ -103,9 +103,10 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 	case name == "":
 		return d, fmt.Errorf("the plan of run %s is damaged: copy its usable part with --new NAME", c.Run)
 	}
-	progress := command.NewProgress(stderr)
+	progress := command.NewProgress(stderr, "records copied")
+	defer progress.Finish()
 	if err := run.Copy(ctx, name, func(n uint64) {
-		progress.Report("%d of %d records copied", n, d.Records)
+		progress.Report(int64(n), int64(d.Records))
 	}); err != nil {
 		return d, err
 	}

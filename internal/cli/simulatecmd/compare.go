@@ -129,11 +129,12 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	if !cmd.Flags().Changed("methods") {
 		report.SkipUnboundedPools(runs, len(in.lengths))
 	}
-	progress := command.NewProgress(cmd.ErrOrStderr())
+	progress := command.NewProgress(cmd.ErrOrStderr(), "methods")
+	defer progress.Finish()
 	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Metrics, error) {
 		return in.pack(cmd, c, r.Short)
 	},
-		func(i int, method string) { progress.Report("%d of %d: %s", i+1, len(runs), method) })
+		func(done int) { progress.Report(int64(done), int64(len(runs))) })
 	if err != nil {
 		return err
 	}

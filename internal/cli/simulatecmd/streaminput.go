@@ -185,8 +185,9 @@ func (in *streamInput) readSource(ctx context.Context, store *stream.Store, toke
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err,
 			store.ClientURL())
 	}
-	progress := command.NewProgress(stderr)
+	progress := command.NewProgress(stderr, "documents of "+store.Config().Name+" read")
+	defer progress.Finish()
 	return lengthsin.ReadStream(ctx, documents, store.Config().Name, in.documents, func(read, of int) {
-		progress.Report("%d of %d documents of %s read", read, of, store.Config().Name)
+		progress.Report(int64(read), int64(of))
 	})
 }
