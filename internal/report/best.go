@@ -96,6 +96,9 @@ func (r *Report) reasons(w Result) []string {
 	case w.AgeMax > 0:
 		say("Half of the documents wait for none, and none waits for more than %s later ones.", humanize.Count(w.AgeMax))
 	}
+	if w.Sample == nil {
+		say("The documents are too few to check that every part of them is representative.")
+	}
 	if x := r.leastPadding(w); x != nil {
 		say("%s pads less, %s, but %s.", x.Method, formatPercent(x.PaddingRatio), r.disadvantage(w, *x))
 	}
