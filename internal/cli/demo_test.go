@@ -10,12 +10,14 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
+	"loaderd/internal/daemonfile"
 	"loaderd/internal/demo"
 	"loaderd/internal/flightclient"
 )
@@ -101,11 +103,106 @@ func TestDemo_SummaryFigures(t *testing.T) {
 				t.Errorf("%d rows of %d in %d steps at a padding of %v hold %d tokens", s.Rows, s.RowLengths, s.Steps,
 					s.PaddingRatio, tokens)
 			}
+			checkKills(t, s)
 			if (s.Steps > 1) != test.steps || s.FirstBatchSeconds <= 0 || s.FirstBatchSeconds > s.Seconds ||
 				s.PeakMemory < 1<<20 {
 				t.Errorf("%d steps, first batch after %v of %v s, memory %d", s.Steps, s.FirstBatchSeconds, s.Seconds, s.PeakMemory)
 			}
 		})
+	}
+}
+
+// checkKills checks that the demo killed what it promises, and compared every byte of the run once and those after the
+// checkpoint twice.
+func checkKills(t *testing.T, s demo.Summary) {
+	t.Helper()
+	want := []string{"daemon"}
+	if s.Steps >= 20 {
+		want = []string{"rank", "daemon"}
+	}
+	var got []string
+	slots := s.Rows * int64(s.RowLengths[0])
+	for _, k := range s.Kills {
+		got = append(got, k.Process)
+		if k.Process == "rank" {
+			slots += int64(k.Step-k.Resumed) * int64(s.StepRows[0]*s.RowLengths[0])
+			if k.Step-k.Resumed != 4 {
+				t.Errorf("the job resumed at step %d after %d, want four steps earlier", k.Resumed, k.Step)
+			}
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("killed %v, want %v", got, want)
+	}
+	if len(s.RowLengths) == 1 && s.ComparedBytes != 6*slots {
+		t.Errorf("compared %d bytes, want %d", s.ComparedBytes, 6*slots)
+	}
+}
+
+func TestDemo_NoKillReadsOnce(t *testing.T) {
+	folder, _, _ := demoFiles(t, 10)
+	code, stdout, stderr := runDemo(t, "--no-kill", "--json", folder)
+	var s demo.Summary
+	if err := json.Unmarshal([]byte(stdout), &s); code != command.ExitOK || err != nil {
+		t.Fatalf("exit status %d, %v: %s", code, err, stderr)
+	}
+	if !s.Complete || len(s.Kills) > 0 || s.ComparedBytes > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// A daemon that ends by itself is reported, with the cause.
+func TestDemo_ReportsEndOfDaemon(t *testing.T) {
+	folder, _, _ := demoFiles(t, 3)
+	in, out := io.Pipe()
+	ended := make(chan int, 1)
+	var stderr bytes.Buffer
+	go func() {
+		ended <- Run(t.Context(), []string{"demo", "--stay", "--json", folder}, nil, out, &stderr)
+		out.Close()
+	}()
+	var s demo.Summary
+	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&s); err != nil {
+		t.Fatal(err)
+	}
+	a, err := daemonfile.Read(s.Folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := os.FindProcess(a.PID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if code := <-ended; code != command.ExitFailed ||
+		!strings.Contains(stderr.String(), "the daemon ended: signal: killed") {
+		t.Errorf("exit status %d: %s", code, stderr.String())
+	}
+}
+
+// The commands that the summary names can be run.
+func TestDemo_NamedCommandsExist(t *testing.T) {
+	folder, _, _ := demoFiles(t, 1)
+	_, stdout, _ := runDemo(t, folder)
+	found := 0
+	for line := range strings.Lines(stdout) {
+		args := strings.Fields(line)
+		if len(args) < 2 || args[0] != "loaderd" {
+			continue
+		}
+		found++
+		cmd, rest, err := NewRootCmd().Find(args[1:])
+		if err == nil {
+			err = cmd.ParseFlags(rest)
+		}
+		if err != nil || !cmd.Runnable() {
+			t.Errorf("%s: %v", strings.TrimSpace(line), err)
+		}
+	}
+	if found < 2 {
+		t.Errorf("%d commands in\n%s", found, stdout)
 	}
 }
 

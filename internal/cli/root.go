@@ -138,6 +138,6 @@ of them. status returns 4 if the run waits, and 5 if something is broken.`,
 			root.AddCommand(c)
 		}
 	}
-	root.AddCommand(newManCmd(), newVersionCmd())
+	root.AddCommand(newManCmd(), newVersionCmd(), daemoncmd.NewDemoRankCmd())
 	return root
 }

@@ -5,9 +5,9 @@ import "loaderd/internal/config"
 // Run is the name of the demo's run.
 const Run = "demo"
 
-// Config returns the configuration of a normal daemon that stores its data in folder and listens on free loopback
-// ports. overrides take precedence over the demo's settings.
-func Config(folder string, overrides []config.Override) (config.Config, error) {
+// Settings returns the settings of a normal daemon that stores its data in folder and listens on free loopback ports.
+// overrides take precedence over the demo's settings.
+func Settings(folder string, overrides []config.Override) []config.Override {
 	own := []config.Override{
 		{Path: "run", Value: Run}, {Path: "stream.dir", Value: folder}, {Path: "log.level", Value: "warn"},
 		// Limits that fit the disk space and the documents of a demo.
@@ -20,5 +20,5 @@ func Config(folder string, overrides []config.Override) (config.Config, error) {
 	for _, path := range []string{"stream.listen", "flight.listen", "http.listen"} {
 		own = append(own, config.Override{Path: path, Value: "127.0.0.1:0"})
 	}
-	return config.Load(config.Layers{Overrides: append(own, overrides...)})
+	return append(own, overrides...)
 }

@@ -3,6 +3,7 @@ package demo
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"loaderd/internal/publishing"
@@ -18,14 +19,14 @@ const sourceName = "demo"
 const batchBytes = 2 << 20
 
 // fullStreamTimeout is the time for which the publisher waits for space. No job commits steps in a demo, so a full
-// stream stays full.
+// stream stays full. A restart of the daemon is shorter.
 const fullStreamTimeout = 10 * time.Second
 
 // publish publishes the inputs' documents like loaderd publish, over a separate connection, until all are committed.
 func (j *Job) publish(ctx context.Context, url string) error {
 	c := stream.Default()
 	c.URL, c.Dir, c.Name, c.Subject = url, j.Config.Stream.Dir, j.Config.Stream.Name, j.Config.Stream.Subject
-	store, err := stream.OpenProducer(ctx, c, j.Log)
+	store, err := stream.OpenProducer(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

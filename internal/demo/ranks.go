@@ -2,148 +2,93 @@ package demo
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"os/exec"
+	"strconv"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"loaderd/internal/api"
-	"loaderd/internal/flightclient"
 	"loaderd/loader/runconfig"
 )
 
-// ranks are the readers of a data-parallel job. Every rank has its own stream. No rank starts a step before all ranks
-// have finished the previous step, as with the collectives of a training step.
-type ranks struct {
-	world        int
-	dir          string      // data folder of the daemon
-	rows         map[int]int // per step over all ranks, by row length
-	steps        atomic.Uint64
-	tokens       atomic.Int64
-	firstOnce    sync.Once
-	onFirstBatch func() // called with the first batch
+// record is what the ranks have read. Steps that are read again, after a rank was killed or to compare, must have the
+// bytes of the first reading.
+type record struct {
+	rowsPerStep map[int]int // by row length
+
+	mu       sync.Mutex
+	steps    []stepRows // that all ranks have finished
+	tokens   int64      // in these steps
+	compared int64      // bytes that were read again
 }
 
-func newRanks(world int, dir string, c runconfig.Config, began func()) *ranks {
-	r := &ranks{world: world, dir: dir, rows: map[int]int{}, onFirstBatch: began}
+// stepRows is a step as it was read first.
+type stepRows struct {
+	bucket int
+	rows   []digest
+}
+
+func newRecord(c runconfig.Config) *record {
+	r := &record{rowsPerStep: map[int]int{}}
 	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
-		r.rows[c.Packing.Buckets[i]] = rows
+		r.rowsPerStep[c.Packing.Buckets[i]] = rows
 	}
 	return r
 }
 
-// stepShare is one rank's part of a step, or the end of its stream.
-type stepShare struct {
-	rank   int
-	end    bool
-	step   uint64
-	bucket int
-	rows   int
-	tokens int64 // counted, without padding
+// readSteps returns the number of steps that all ranks have finished, and the tokens in them.
+func (r *record) readSteps() (steps uint64, tokens int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return uint64(len(r.steps)), r.tokens
 }
 
-// readRun reads the whole run on every rank and compares their shares of every step.
-func (r *ranks) readRun(ctx context.Context, uri string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	shares := make(chan stepShare)
-	release := make([]chan struct{}, r.world)
-	for rank := range r.world {
-		release[rank] = make(chan struct{})
-		group.Go(func() error { return r.readRank(ctx, uri, rank, shares, release[rank]) })
-	}
-	group.Go(func() error { return r.compareShares(ctx, shares, release) })
-	return group.Wait()
+func (r *record) comparedBytes() int64 {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.compared
 }
 
-// readRank reads one rank's batches. It reports each step after its last part, and continues when it is released.
-func (r *ranks) readRank(ctx context.Context, uri string, rank int, shares chan<- stepShare,
-	release <-chan struct{}) error {
-	client, err := flightclient.Open(uri, flightclient.Options{Reuse: true, Report: true, DataDir: r.dir})
-	if err != nil {
+// add adds a step that all ranks have received, in the order of their ranks. It checks that their shares are of this
+// step, have equal shapes, and together contain all its rows, or that all ranks have ended; and that a step that was
+// read before is the same.
+func (r *record) add(got []stepShare, step uint64) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := checkAgreement(got, step, r.rowsPerStep[got[0].Bucket]); err != nil {
 		return err
 	}
-	defer client.Close()
-	report := func(s stepShare) error {
-		select {
-		case shares <- s:
-		case <-ctx.Done():
-			return ctx.Err()
+	if got[0].End {
+		if step != uint64(len(r.steps)) {
+			return fmt.Errorf("the run ended before step %d, and before step %d when it was read first", step, len(r.steps))
 		}
-		select {
-		case <-release:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
+		return nil
+	}
+	now, tokens := stepRows{bucket: got[0].Bucket}, int64(0)
+	for _, s := range got {
+		now.rows = append(now.rows, s.Rows...)
+		tokens += s.Tokens
+	}
+	if step == uint64(len(r.steps)) {
+		r.steps, r.tokens = append(r.steps, now), r.tokens+tokens
+		return nil
+	}
+	before := r.steps[step]
+	if now.bucket != before.bucket {
+		return fmt.Errorf("step %d was read again with rows of %d tokens, first with %d", step, now.bucket, before.bucket)
+	}
+	for i := range now.rows {
+		if now.rows[i] != before.rows[i] {
+			return fmt.Errorf("row %d of step %d was read again with other bytes", i, step)
 		}
 	}
-	s, parts := stepShare{rank: rank}, 0
-	err = client.Read(ctx, api.Ticket{Rank: rank, World: r.world}, func(b flightclient.Batch) error {
-		r.firstOnce.Do(r.onFirstBatch)
-		tokens := int64(0)
-		for _, segment := range b.SegmentIDs {
-			if segment > 0 {
-				tokens++
-			}
-		}
-		switch {
-		case tokens != b.Meta.Tokens:
-			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata states %d", rank, b.Meta.Step, tokens,
-				b.Meta.Tokens)
-		case b.Meta.Part != parts || parts > 0 && (b.Meta.Step != s.step || b.L != s.bucket):
-			return fmt.Errorf("rank %d: got part %d of step %d, with rows of %d tokens, want part %d of step %d", rank,
-				b.Meta.Part, b.Meta.Step, b.L, parts, s.step)
-		}
-		s.step, s.bucket, parts = b.Meta.Step, b.L, parts+1
-		s.rows, s.tokens = s.rows+b.Rows, s.tokens+tokens
-		if parts < b.Meta.Parts {
-			return nil
-		}
-		done := s
-		s, parts = stepShare{rank: rank}, 0
-		return report(done)
-	})
-	switch {
-	case err != nil:
-		return err
-	case parts > 0:
-		return fmt.Errorf("rank %d: the run ended within step %d", rank, s.step)
-	}
-	return report(stepShare{rank: rank, end: true})
-}
-
-// compareShares receives a share from every rank per step, until all have ended.
-func (r *ranks) compareShares(ctx context.Context, shares <-chan stepShare, release []chan struct{}) error {
-	for step := uint64(0); ; step++ {
-		got := make([]stepShare, 0, r.world)
-		for range r.world {
-			select {
-			case s := <-shares:
-				got = append(got, s)
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if err := checkAgreement(got, step, r.rows[got[0].bucket]); err != nil {
-			return err
-		}
-		for _, s := range got {
-			r.tokens.Add(s.tokens)
-		}
-		if !got[0].end {
-			r.steps.Store(step + 1)
-		}
-		for _, c := range release {
-			select {
-			case c <- struct{}{}:
-			case <-ctx.Done():
-				return ctx.Err()
-			}
-		}
-		if got[0].end {
-			return nil
-		}
-	}
+	r.compared += int64(len(now.rows) * now.bucket * bytesPerToken)
+	return nil
 }
 
 // checkAgreement checks that all shares belong to the expected step, have equal shapes, and together contain all its
@@ -152,18 +97,143 @@ func checkAgreement(got []stepShare, step uint64, rows int) error {
 	first := got[0]
 	for _, s := range got {
 		switch {
-		case s.end != first.end:
-			return fmt.Errorf("readers disagree: at step %d rank %d has ended: %v, rank %d: %v", step, first.rank, first.end,
-				s.rank, s.end)
-		case s.end:
-		case s.step != step:
-			return fmt.Errorf("rank %d got step %d, want step %d", s.rank, s.step, step)
-		case s.bucket != first.bucket:
-			return fmt.Errorf("readers disagree on step %d: rank %d has rows of %d tokens, rank %d of %d", step, first.rank,
-				first.bucket, s.rank, s.bucket)
-		case s.rows*len(got) != rows:
-			return fmt.Errorf("rank %d of %d got %d of the %d rows of step %d", s.rank, len(got), s.rows, rows, step)
+		case s.End != first.End:
+			return fmt.Errorf("readers disagree: at step %d rank %d has ended: %v, rank %d: %v", step, first.Rank, first.End,
+				s.Rank, s.End)
+		case s.End:
+		case s.Step != step:
+			return fmt.Errorf("rank %d got step %d, want step %d", s.Rank, s.Step, step)
+		case s.Bucket != first.Bucket:
+			return fmt.Errorf("readers disagree on step %d: rank %d has rows of %d tokens, rank %d of %d", step, first.Rank,
+				first.Bucket, s.Rank, s.Bucket)
+		case len(s.Rows)*len(got) != rows:
+			return fmt.Errorf("rank %d of %d got %d of the %d rows of step %d", s.Rank, len(got), len(s.Rows), rows, step)
 		}
 	}
 	return nil
+}
+
+// ranks are the reader processes of a data-parallel job. No rank starts a step before all ranks have finished the
+// previous step, as with the collectives of a training step.
+type ranks struct {
+	options RankOptions // of each, without its rank
+	record  *record
+	// afterStep is called when all ranks have finished a step. If it returns true, the last rank is killed.
+	afterStep func(ctx context.Context, step uint64) (kill bool, err error)
+
+	processes []*rankProcess
+}
+
+// errKilled reports that a rank was killed by the demo.
+var errKilled = errors.New("a rank was killed")
+
+// rankStopTimeout is the time for which a rank may end by itself.
+const rankStopTimeout = 5 * time.Second
+
+// read reads the run from a step on with all ranks, until it ends. If a rank fails, all ranks end, as in a training
+// job. The error is errKilled if afterStep requested it.
+func (r *ranks) read(ctx context.Context, from uint64) (err error) {
+	r.processes = nil
+	defer func() {
+		for _, p := range r.processes {
+			p.stop()
+		}
+	}()
+	for rank := range r.options.World {
+		o := r.options
+		o.Rank, o.Step = rank, from
+		p, err := startRank(o)
+		if err != nil {
+			return err
+		}
+		r.processes = append(r.processes, p)
+	}
+	defer context.AfterFunc(ctx, func() { // their outputs end, and with them the calls below
+		for _, p := range r.processes {
+			p.kill()
+		}
+	})()
+	for step := from; ; step++ {
+		ended, err := r.readStep(ctx, step)
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case err != nil || ended:
+			return err
+		}
+	}
+}
+
+// readStep waits until all ranks have finished a step, and lets them continue.
+func (r *ranks) readStep(ctx context.Context, step uint64) (ended bool, err error) {
+	got := make([]stepShare, len(r.processes))
+	var all errgroup.Group
+	for i, p := range r.processes {
+		all.Go(func() error { return p.next(&got[i]) })
+	}
+	if err := all.Wait(); err != nil {
+		return false, err
+	}
+	if err := r.record.add(got, step); err != nil || got[0].End {
+		return true, err
+	}
+	for _, p := range r.processes {
+		_, _ = p.stdin.Write([]byte{'\n'}) // of a rank that has ended, next returns the cause
+	}
+	kill, err := r.afterStep(ctx, step)
+	if kill {
+		r.processes[len(r.processes)-1].kill()
+		return false, errKilled
+	}
+	return false, err
+}
+
+// rankProcess is a running rank.
+type rankProcess struct {
+	rank    int
+	process *exec.Cmd
+	stdin   io.WriteCloser
+	shares  *json.Decoder
+	log     *processLog
+}
+
+func startRank(o RankOptions) (*rankProcess, error) {
+	process, err := command(RankCommand, "--uri", o.URI, "--data-dir", o.DataDir, "--rank", strconv.Itoa(o.Rank),
+		"--world", strconv.Itoa(o.World), "--step", strconv.FormatUint(o.Step, 10))
+	if err != nil {
+		return nil, err
+	}
+	p := &rankProcess{rank: o.Rank, process: process, log: &processLog{log: io.Discard}}
+	process.Stderr = p.log
+	stdin, err := process.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", o.Rank, err)
+	}
+	stdout, err := process.StdoutPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", o.Rank, err)
+	}
+	p.stdin, p.shares = stdin, json.NewDecoder(stdout)
+	if err := process.Start(); err != nil {
+		return nil, fmt.Errorf("start rank %d: %w", o.Rank, err)
+	}
+	return p, nil
+}
+
+// next receives the rank's share of the next step.
+func (p *rankProcess) next(s *stepShare) error {
+	if err := p.shares.Decode(s); err != nil {
+		return fmt.Errorf("rank %d ended: %s", p.rank, p.log.lastLine(err.Error()))
+	}
+	return nil
+}
+
+// kill ends the process at once, without its help.
+func (p *rankProcess) kill() { _ = p.process.Process.Kill() } // fails only if it has ended
+
+// stop lets the rank end by itself, and kills it after a timeout.
+func (p *rankProcess) stop() {
+	_ = p.stdin.Close() // fails only if the rank has ended
+	defer time.AfterFunc(rankStopTimeout, p.kill).Stop()
+	_ = p.process.Wait() // errors have been returned by next
 }

@@ -1,7 +1,9 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"loaderd/internal/humanize"
@@ -19,18 +21,23 @@ type Snapshot struct {
 	Elapsed  time.Duration
 	World    int
 
-	Published float64 // published share of the documents, 0 to 1
-	Offered   int64   // documents handed to the publisher
-	Stats     loader.Stats
-	StepsRead uint64 // steps that all readers have finished
-	Tokens    int64  // received by readers
+	Published     float64 // published share of the documents, 0 to 1
+	Offered       int64   // documents handed to the publisher
+	Stats         loader.Stats
+	StepsRead     uint64 // steps that all readers have finished
+	Tokens        int64  // received by readers
+	StepsCompared uint64 // that one reader has read again
 
 	RecentRates, MeanRates stats.Rates // of packed documents and read tokens: recent, and since the start
 
 	Window, Ahead int // limits of the levels
 	CacheBytes    int64
-	Note          string // message that needs attention
+	Events        []Event // oldest first
+	Note          string  // message that needs attention
 }
+
+// Comparing is the phase in which one reader reads all steps again.
+const Comparing = "comparing with a reading by one rank"
 
 // Lag returns the number of planned steps that the readers have not finished.
 func (f Snapshot) Lag() int64 { return int64(f.Stats.Planned) - int64(f.StepsRead) }
@@ -51,20 +58,23 @@ func (j *Job) Snapshot() Snapshot {
 	progress := j.progress()
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	f.Input = j.documents.Description
+	f.Input, f.Events = j.documents.Description, slices.Clone(j.events)
 	if j.elapsed > 0 {
 		f.Elapsed = j.elapsed
 	}
 	if j.daemon == nil {
 		return f
 	}
-	f.Page, f.Stats = j.freshLink(), j.daemon.Run().Stats()
+	f.Page, f.Stats = j.freshLink(), j.stats
 	f.Published, f.Offered = j.publishedShare(progress), progress.Offered
-	f.StepsRead, f.Tokens = j.ranks.steps.Load(), j.ranks.tokens.Load()
-	f.MeanRates = stats.RatesBetween(stats.Counts{}, f.counts(), f.Elapsed)
+	f.StepsRead, f.Tokens = j.record.readSteps()
+	f.MeanRates = stats.RatesBetween(stats.Counts{}, f.counts(), cmp.Or(j.readTime, f.Elapsed))
+	f.StepsCompared = j.stepsCompared.Load()
 	switch {
 	case j.complete:
 		f.Phase = "complete"
+	case j.verifying:
+		f.Phase = Comparing
 	case f.Stats.Ended:
 		f.Phase = "last steps"
 	case j.allPublished.Load():

@@ -45,18 +45,32 @@ type Summary struct {
 	PaddingRatio       float64 `json:"padding_ratio"`
 	TruncationRatio    float64 `json:"truncation_ratio"`
 	AgeMax             int64   `json:"age_max"`
-	Seconds            float64 `json:"seconds"`
+	Seconds            float64 `json:"seconds"`             // until the last step was read, restarts included
 	FirstBatchSeconds  float64 `json:"first_batch_seconds"` // from the start of the command; 0 without a batch
 	TokensPerSecond    float64 `json:"tokens_per_second"`
 	TextBytesPerSecond float64 `json:"text_bytes_per_second"`
-	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the process
-	Page               string  `json:"page"`              // address of the live page
-	Flight             string  `json:"flight"`
-	NATS               string  `json:"nats"`
-	Folder             string  `json:"folder"`
+	PeakMemory         int64   `json:"peak_memory_bytes"` // resident, of the daemons that have ended; 0: unknown
+	Recovery
+	Page   string `json:"page"` // address of the live page
+	Flight string `json:"flight"`
+	NATS   string `json:"nats"`
+	Folder string `json:"folder"`
 
-	link  string // opens the live page once
-	whole bool   // documents that fit into a row are not split
+	text textValues
+}
+
+// Recovery is what was killed, and what was read afterwards.
+type Recovery struct {
+	Kills []Kill `json:"kills"` // in their order
+	// bytes that were read again, all of them the same as at the first reading
+	ComparedBytes int64 `json:"compared_bytes"`
+}
+
+// textValues are only in the text of a summary.
+type textValues struct {
+	link    string // opens the live page once
+	whole   bool   // documents that fit into a row are not split
+	program string // that the user can run
 }
 
 // Summary returns the summary of a job that has ended.
@@ -72,17 +86,21 @@ func (j *Job) Summary() Summary {
 		Tokens:    s.Tokens, TokensRead: f.Tokens,
 		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.StepsRead, Rows: s.Rows, AgeMax: s.MaxAge,
 		PaddingRatio: stats.PaddingShare(s), TruncationRatio: stats.TruncatedShare(s),
-		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(),
-		TokensPerSecond: f.MeanRates.Tokens,
-		PeakMemory:      peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(c.Packing),
+		FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(),
+		TokensPerSecond:   f.MeanRates.Tokens,
+		Folder:            j.Config.Stream.Dir,
+		text:              textValues{whole: keepsWhole(c.Packing), program: programName()},
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	sum.Recovery = Recovery{Kills: append([]Kill{}, j.kills...), ComparedBytes: j.record.comparedBytes()}
 	sum.From, sum.Format = j.documents.Description, string(j.documents.Format)
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
+	sum.Seconds = cmp.Or(j.readTime, f.Elapsed).Seconds()
 	if j.daemon != nil {
-		sum.link = j.freshLink()
-		sum.Page, sum.Flight, sum.NATS = j.daemon.PageURL(), j.daemon.FlightURI(), j.daemon.Store().ClientURL()
+		sum.text.link = j.freshLink()
+		sum.Page, sum.Flight, sum.NATS = j.daemon.addresses.HTTP, j.daemon.addresses.Flight, j.daemon.nats
+		sum.PeakMemory = j.daemon.peak
 		sum.TextBytes, sum.LeftOut = progress.OfferedBytes, progress.LeftOut
 		if sum.Seconds > 0 {
 			sum.TextBytesPerSecond = float64(sum.TextBytes) / sum.Seconds
@@ -132,49 +150,71 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 		humanize.Count(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	split := "of the documents are split over rows"
-	if s.whole && s.TruncationRatio > 0 {
+	if s.text.whole && s.TruncationRatio > 0 {
 		split += ": those longer than a row;"
 	}
 	line("truncated", fmt.Sprintf("%.1f %%", 100*s.TruncationRatio), split)
-	if s.whole {
+	if s.text.whole {
 		line("", "", "none that fits into one is")
 	}
 	line("oldest", humanize.Count(s.AgeMax), "documents arrived, at most, while one waited")
-	line("speed", humanize.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s",
-		megabytes(s.TextBytesPerSecond), s.Seconds))
+	line("speed", humanize.Short(s.TokensPerSecond)+" tok/s",
+		fmt.Sprintf("%s/s of text, over all of the %.1f s, restarts included", megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")
 	}
-	line("memory", megabytes(float64(s.PeakMemory)), "resident at the peak, all in one process")
+	if s.PeakMemory > 0 && !stays {
+		line("memory", megabytes(float64(s.PeakMemory)), "resident in the daemon, at the peak")
+	}
 	if s.ReadersAgreed {
 		line("readers", strconv.Itoa(s.Readers), "agreed on every step, and got every token once")
 	}
+	s.writeKills(line)
 	switch {
 	case !s.Complete:
 	case stays:
 		fmt.Fprintf(&b, "\nStill serving. The live page is at %s\n\nThe same steps from Python (pip install pyarrow "+
 			"numpy):\n\n%s\nctrl-C ends it.\n",
-			cmp.Or(s.link, s.Page), snippet(s.Flight, s.Folder, s.Readers))
+			cmp.Or(s.text.link, s.Page), snippet(s.Flight, s.Folder, s.Readers))
 	default:
 		format := ""
 		if s.Format != "" {
 			format = "--format " + s.Format + " "
 		}
 		fmt.Fprintf(&b, `
-A daemon of your own, and documents for it:
+Start a daemon, and publish documents to it from another terminal:
 
-  loaderd serve --data-dir ./loaderd-data
-  loaderd publish %s%s
+  %[1]s serve --data-dir ./loaderd-data
+  %[1]s publish %[2]s%[3]s
 
-Its steps from Python (pip install pyarrow numpy). loaderd demo --stay has the
-same for the steps of the demo itself.
+Its steps from Python (pip install pyarrow numpy). %[1]s demo --stay
+has the same for the steps of the demo itself.
 
-%s`, format, s.From, snippet("grpc://127.0.0.1:8815", "loaderd-data", s.Readers))
+%[4]s`, cmp.Or(s.text.program, "loaderd"), format, s.From,
+			snippet("grpc://127.0.0.1:8815", "loaderd-data", s.Readers))
 	}
 	if _, err := io.WriteString(w, b.String()); err != nil {
 		return fmt.Errorf("write summary: %w", err)
 	}
 	return nil
+}
+
+// writeKills reports what was killed, and what the readings after it showed.
+func (s Summary) writeKills(line func(label, value, more string)) {
+	for _, k := range s.Kills {
+		switch k.Process {
+		case "rank":
+			line("killed", "a rank", fmt.Sprintf("after %s; the job resumed at its checkpoint, step %d",
+				humanize.Things(int(k.Step), "step"), k.Resumed))
+		case "daemon":
+			line("killed", "the daemon", fmt.Sprintf("after %s; a new one served %.1f s later",
+				humanize.Things(int(k.Step), "step"), k.Seconds))
+		}
+	}
+	if s.Complete && s.ComparedBytes > 0 {
+		line("compared", fmt.Sprintf("%.1f MB", float64(s.ComparedBytes)/1e6),
+			"read again after the kills, and by one reader: all the same")
+	}
 }
 
 // snippet returns code that reads a rank's steps with pyarrow, with the token of a data folder.

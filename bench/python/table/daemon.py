@@ -40,7 +40,7 @@ def end_to_end(bench: Bench) -> Iterator[Measure]:
 
 
 def demo(bench: Bench) -> Iterator[Measure]:
-    command = [bench.program("loaderd"), "demo", "--json", *(["--limit", 300] if bench.moment else [])]
+    command = [bench.program("loaderd"), "demo", "--json", "--no-kill", *(["--limit", 300] if bench.moment else [])]
     rounds = 1 if bench.moment else 3
     runs, torch = [], []
     for _ in range(rounds):

@@ -29,6 +29,7 @@ type demoFlags struct {
 	limit    int64
 	keep     string
 	stay     bool
+	noKill   bool
 	json     bool
 }
 
@@ -37,16 +38,20 @@ func NewDemoCmd() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo [flags] [PATH...]",
-		Short: "Run a complete loader on real documents in one process",
-		Long: `Run a complete loader on real documents in one process.
+		Short: "Run a loader on real documents, kill it, and compare",
+		Long: `Run a loader on real documents, kill it, and compare.
 
-The demo starts every part that a training job uses: a NATS JetStream server, a
-publisher, the tokenizer, packing, shuffling, the plan and an Arrow Flight
-server. It also starts one reader per rank. All readers advance from step to
-step together, as ranks do. The parts communicate over loopback sockets on free
-ports. The documents are those of PATH (files or folders, as in loaderd
-publish), or the Go source tree. The data is in a temporary folder, which is
-removed at the end.
+The demo starts a daemon with its NATS JetStream server and one reader per rank,
+each in a process, and publishes documents. All readers advance from step to
+step together, as ranks do. After 20 steps the demo kills a rank: the job
+resumes at its checkpoint and reads some steps again. After 40 steps, or at the
+end of a shorter run, it kills the daemon and starts it again over the same
+data: the ranks continue where they were. At the end, a single reader reads all
+steps again. Every byte is compared with the first reading.
+
+The documents are those of PATH (files or folders, as in loaderd publish), or
+the Go source tree. The processes communicate over loopback sockets on free
+ports. The data is in a temporary folder, which is removed at the end.
 
 On a terminal the demo shows a live view; q stops the demo. Elsewhere it prints
 a line at intervals. A summary follows. LOADERD_ environment variables are
@@ -75,6 +80,7 @@ ignored.`,
 	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
 	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
 	flags.StringVar(&f.keep, "keep", "", "store the data in this `folder`, which must be empty or absent, and keep it")
+	flags.BoolVar(&f.noKill, "no-kill", false, "kill no process, and do not read the steps again")
 	flags.BoolVar(&f.stay, "stay", false, "continue serving until ctrl-C after all steps have been read")
 	flags.BoolVar(&f.json, "json", false, "write only the summary to standard output, as one JSON object")
 	return cmd
@@ -91,7 +97,7 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, remove()) }()
-	c, err := f.config(folder)
+	c, settings, err := f.config(folder)
 	if err != nil {
 		return err
 	}
@@ -106,11 +112,14 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		find = func(context.Context) (demo.Documents, error) { return found, nil }
 	}
 	notes := &demo.LogBuffer{}
-	job := demo.New(demo.Options{StartTime: began, Config: c, FindDocuments: find, World: f.world, Limit: f.limit,
-		Log: command.NewLogger(c.Log, notes), LogBuffer: notes})
+	job := demo.New(demo.Options{StartTime: began, Config: c, Settings: settings, FindDocuments: find, World: f.world,
+		Limit: f.limit, NoKill: f.noKill, LogBuffer: notes})
 	defer func() { err = errors.Join(err, job.Stop()) }()
 
 	stopped, err := f.show(ctx, job, stdout, stderr)
+	if !f.stay { // its memory is known afterwards
+		err = errors.Join(err, job.Stop())
+	}
 	if _, writeErr := stderr.Write(notes.TakeLines()); err == nil {
 		err = writeErr
 	}
@@ -199,25 +208,55 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 	return f.keep, func() error { return nil }, nil
 }
 
-// config returns the configuration of a normal daemon, with the flags applied.
-func (f *demoFlags) config(folder string) (config.Config, error) {
-	c, err := demo.Config(folder, f.settings.Overrides)
-	switch {
-	case err != nil:
-		return c, err
-	case !c.Stream.Embedded():
-		return c, command.Usage(errors.New("--set stream.url: the demo runs its own NATS server; to use another server, " +
-			"see loaderd serve and loaderd publish"))
-	case c.Tokenizer.Name == config.TokenizerNone:
-		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
-	case f.world < 1:
-		return c, command.Usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
-	case follower.CheckWorldSize(c.Plan, f.world) != nil:
-		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)",
-			f.world,
-			humanize.Range(c.Plan.Steps.RowsPerBucket(c.Plan.Packing.Buckets))))
+// config returns the configuration of a normal daemon, with the flags applied, and the settings that it was made of.
+func (f *demoFlags) config(folder string) (config.Config, []config.Override, error) {
+	settings := demo.Settings(folder, f.settings.Overrides)
+	c, err := config.Load(config.Layers{Overrides: settings})
+	if err != nil {
+		return c, nil, err
 	}
-	return c, nil
+	if err := f.checkConfig(c); err != nil {
+		return c, nil, command.Usage(err)
+	}
+	return c, settings, nil
+}
+
+// checkConfig rejects settings with which the demo cannot run.
+func (f *demoFlags) checkConfig(c config.Config) error {
+	switch {
+	case !c.Stream.Embedded():
+		return errors.New("--set stream.url: the demo runs its own NATS server; to use another server, " +
+			"see loaderd serve and loaderd publish")
+	case c.Tokenizer.Name == config.TokenizerNone:
+		return errors.New("--tokenizer none: the demo's documents are text and need a tokenizer")
+	case f.world < 1:
+		return fmt.Errorf("--world %d: want 1 reader or more", f.world)
+	case follower.CheckWorldSize(c.Plan, f.world) != nil:
+		return fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
+			humanize.Range(c.Plan.Steps.RowsPerBucket(c.Plan.Packing.Buckets)))
+	}
+	return nil
+}
+
+// NewDemoRankCmd returns the command that the demo starts for each rank.
+func NewDemoRankCmd() *cobra.Command {
+	var o demo.RankOptions
+	cmd := &cobra.Command{
+		Use:    demo.RankCommand,
+		Short:  "Read as a rank of the demo",
+		Hidden: true,
+		Args:   command.NoArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.Run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.URI, "uri", "", "`URI` of the daemon's Flight server")
+	flags.StringVar(&o.DataDir, "data-dir", "", "data `folder` of the daemon")
+	flags.IntVar(&o.Rank, "rank", 0, "rank")
+	flags.IntVar(&o.World, "world", 1, "number of ranks")
+	flags.Uint64Var(&o.Step, "step", 0, "first step")
+	return cmd
 }
 
 // goTree returns the source tree of the Go installation: real text that every machine that builds this program has.

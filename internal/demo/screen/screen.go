@@ -23,42 +23,72 @@ const (
 	lineInterval  = 2 * time.Second
 )
 
-// RunLines runs the job and writes a line at intervals.
+// RunLines runs the job and writes a line at intervals, and one for each event.
 func RunLines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { ended <- job.Run(ctx) }()
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
-	look := time.NewTicker(frameInterval) // until there is a page
+	look := time.NewTicker(frameInterval)
 	defer look.Stop()
-	var rates demo.RateWindow
-	start := job.Snapshot()
-	rates.SetRecentRates(&start)
+	l := lines{w: w}
+	l.rates.SetRecentRates(new(job.Snapshot()))
 	for {
+		var err error
 		select {
 		case err := <-ended:
-			return err
+			return errors.Join(err, l.news(job.Snapshot()))
 		case <-look.C:
-			f := job.Snapshot()
-			if f.Page == "" {
-				continue
-			}
-			look.Stop()
-			if _, err := fmt.Fprintf(w, "the live page is at %s\n", f.Page); err != nil {
-				return fmt.Errorf("write progress: %w", err)
-			}
+			err = l.news(job.Snapshot())
 		case <-tick.C:
 			f := job.Snapshot()
-			rates.SetRecentRates(&f)
-			if _, err := fmt.Fprintf(w, "%s\n%s", formatLine(f), job.LogBuffer.TakeLines()); err != nil {
-				return fmt.Errorf("write progress: %w", err)
-			}
+			l.rates.SetRecentRates(&f)
+			err = l.write("%s\n%s", formatLine(f), job.LogBuffer.TakeLines())
+		}
+		if err != nil {
+			return err
 		}
 	}
 }
 
+// lines writes the state of a job as lines.
+type lines struct {
+	w      io.Writer
+	rates  demo.RateWindow
+	page   bool // was written
+	events int  // number of written events
+}
+
+// news writes what has happened since the last call.
+func (l *lines) news(f demo.Snapshot) error {
+	if f.Page != "" && !l.page {
+		l.page = true
+		if err := l.write("the live page is at %s\n", f.Page); err != nil {
+			return err
+		}
+	}
+	for _, e := range f.Events[l.events:] {
+		l.events++
+		if err := l.write("%6.1f s  %s\n", e.Elapsed.Seconds(), e.Text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l *lines) write(format string, values ...any) error {
+	if _, err := fmt.Fprintf(l.w, format, values...); err != nil {
+		return fmt.Errorf("write progress: %w", err)
+	}
+	return nil
+}
+
 // formatLine formats the values as one line.
 func formatLine(f demo.Snapshot) string {
+	if f.Phase == demo.Comparing {
+		return fmt.Sprintf("%6.1f s  %s: %s of %s steps", f.Elapsed.Seconds(), f.Phase, humanize.Count(f.StepsCompared),
+			humanize.Count(f.StepsRead))
+	}
 	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, "+
 		"pool %s, window %s, lag %s",
 		f.Elapsed.Seconds(), f.Phase, humanize.Count(f.Stats.Documents), humanize.Count(f.StepsRead),

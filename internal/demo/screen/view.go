@@ -14,6 +14,15 @@ func newContent(f demo.Snapshot) tui.Content {
 	p := tui.Content{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
 		Lines: []string{f.Input, f.Settings}, Cells: cells(f), Bars: bars(f),
 		Note: f.Note, Keys: "q stops"}
+	if f.Phase == demo.Comparing {
+		p.Bars = []tui.Bar{bar("compared", int64(f.StepsCompared), int64(f.StepsRead), "steps")}
+	}
+	if len(f.Events) > 0 {
+		p.Tables = [][]string{{"EVENTS"}}
+		for _, e := range f.Events {
+			p.Tables[0] = append(p.Tables[0], fmt.Sprintf("%5.1f s  %s", e.Elapsed.Seconds(), e.Text))
+		}
+	}
 	if f.Page != "" {
 		p.Lines = append([]string{"live page: " + f.Page}, p.Lines...)
 	}
@@ -37,11 +46,6 @@ func cells(f demo.Snapshot) []tui.Cell {
 
 func bars(f demo.Snapshot) []tui.Bar {
 	s := f.Stats
-	of := func(label string, a, b int64, thing string) tui.Bar {
-		return tui.Bar{Label: label, Fraction: stats.Share(a, b), LongText: fmt.Sprintf("%s of %s %s", humanize.Count(a),
-			humanize.Count(b), thing), ShortText: humanize.Short(float64(a)) + "/" +
-			humanize.Short(float64(b))}
-	}
 	cache := tui.Bar{Label: "cache", Fraction: stats.Share(s.CacheBytes, f.CacheBytes),
 		LongText: humanize.Bytes(s.CacheBytes), ShortText: humanize.Bytes(s.CacheBytes)}
 	if s.CacheHits+s.CacheMisses > 0 {
@@ -50,11 +54,17 @@ func bars(f demo.Snapshot) []tui.Bar {
 	return []tui.Bar{
 		{Label: "published", Fraction: f.Published, LongText: humanize.Count(f.Offered) + " documents",
 			ShortText: humanize.Short(float64(f.Offered))},
-		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
-		of("pool", int64(s.PoolPieces), int64(s.Capacity.Pool), "pieces"),
-		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),
-		of("queue", int64(s.QueueRows), int64(s.Capacity.Rows), "rows"),
-		of("reader lag", f.Lag(), int64(f.Ahead), "steps"),
+		bar("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
+		bar("pool", int64(s.PoolPieces), int64(s.Capacity.Pool), "pieces"),
+		bar("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),
+		bar("queue", int64(s.QueueRows), int64(s.Capacity.Rows), "rows"),
+		bar("reader lag", f.Lag(), int64(f.Ahead), "steps"),
 		cache,
 	}
+}
+
+func bar(label string, part, whole int64, thing string) tui.Bar {
+	return tui.Bar{Label: label, Fraction: stats.Share(part, whole),
+		LongText:  fmt.Sprintf("%s of %s %s", humanize.Count(part), humanize.Count(whole), thing),
+		ShortText: humanize.Short(float64(part)) + "/" + humanize.Short(float64(whole))}
 }

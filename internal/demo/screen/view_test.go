@@ -41,6 +41,13 @@ func someFigures() demo.Snapshot {
 func TestView_GoldenOutput(t *testing.T) {
 	noted := someFigures()
 	noted.Note = "level=WARN msg=\"the disk is smaller than a stream may grow: the stream's bound is lowered\" stream=DOCS"
+	killed := someFigures()
+	killed.Events = []demo.Event{
+		{Elapsed: 2100 * time.Millisecond, Text: "killed rank 1 after step 19; the job resumes at step 16"},
+		{Elapsed: 3650 * time.Millisecond, Text: "killed the daemon after step 39; a new one serves after 900 ms"},
+	}
+	comparing := killed
+	comparing.Phase, comparing.StepsCompared = demo.Comparing, 31
 	for _, test := range []struct {
 		file          string
 		figures       demo.Snapshot
@@ -51,6 +58,8 @@ func TestView_GoldenOutput(t *testing.T) {
 		{"noted", noted, 80, 24},
 		{"narrow", someFigures(), 40, 24},
 		{"low", someFigures(), 80, 9},
+		{"killed", killed, 80, 24},
+		{"comparing", comparing, 80, 24},
 		{"start", demo.Snapshot{Input: "docs", Phase: "starting"}, 80, 24},
 	} {
 		t.Run(test.file, func(t *testing.T) {
