@@ -95,7 +95,7 @@ func documents(n int) func(*fixture) {
 func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 	verdictRun(t, "no reader", documents(400), func(j verdictTest) {
 		time.Sleep(2 * time.Second)
-		j.expect(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
+		j.expect(diagnosis.Waiting, "Waiting for ranks: none is connected, 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
 	verdictRun(t, "ranks read what they were sent before a restart", documents(400), func(j verdictTest) {
 		time.Sleep(5 * time.Second)
@@ -109,10 +109,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 		}
 		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7, Left: true})
 		time.Sleep(3 * time.Second)
-		if v := j.expect(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead",
-			diagnosis.LimitRanks); v.Detail != "no reader is connected" {
-			j.Errorf("%+v", v)
-		}
+		j.expect(diagnosis.Waiting, "Waiting for ranks: none is connected, 4 steps are planned ahead", diagnosis.LimitRanks)
 	})
 	verdictRun(t, "no documents, no readers", documents(0), func(j verdictTest) {
 		time.Sleep(3 * time.Minute)

@@ -33,8 +33,8 @@ func RankCause(f *census.Finding) *fault.Error {
 		detail = describeRankState(f)
 	}
 	if f.DuplicateRank != nil {
-		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.DuplicateRank), "; ")
-		do = "give every process its own rank"
+		sentence += fmt.Sprintf("; several processes read as rank %d", *f.DuplicateRank)
+		do = "give every process a rank that no other has"
 	}
 	facts := map[string]string{"job": f.Job, "rank": JoinRanks(f.Ranks), "world": strconv.Itoa(f.World),
 		"step":          strconv.FormatUint(f.Step, 10),

@@ -109,7 +109,7 @@ func (m *judgement) evaluate() Verdict {
 	case !readers:
 		return m.readerlessVerdict(full)
 	case !waits && m.RateSampler.isIdle(m.At):
-		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
+		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and request none",
 			humanize.Time(m.RateSampler.sinceLastStep(m.At))), Bottleneck: LimitRanks,
 			Detail: m.describeIdleRanks(), Advice: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
@@ -130,7 +130,10 @@ func (m *judgement) readerlessVerdict(full bool) Verdict {
 		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", m.BufferedJob)
 		v.Advice = "wait: they connect when they need the next step"
 	default:
-		v.Detail, v.Advice = "no reader is connected", "start the trainer; it reads at once"
+		v.Sentence = fmt.Sprintf("Waiting for ranks: none is connected, %s planned ahead",
+			humanize.Are(m.w.Options.Ahead, "step"))
+		v.Advice = "start the trainer; it reads at once"
+		return v
 	}
 	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", humanize.Are(m.w.Options.Ahead, "step"))
 	return v
@@ -250,25 +253,31 @@ func (v Verdict) isOutpaced(waits float64) bool {
 // runningVerdict returns the verdict of a run whose steps are planned without a stall.
 func (m *judgement) runningVerdict() Verdict {
 	r, waits := m.w.Rates, m.RateSampler.waitingFraction()
-	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", humanize.Short(r.Tokens)),
-		Bottleneck: LimitRanks}
+	v := Verdict{Health: Running, Bottleneck: LimitRanks}
 	found, _ := m.w.worstFinding()
+	pace, since := "", m.RateSampler.sinceLastStep(m.At)
 	switch holds := m.describeSlowest(waits); {
 	case found != nil:
-		v.Sentence += ", " + describeFinding(found)
+		pace = describeFinding(found)
 		v.Advice = RankCause(found).Advice
 	case holds != "":
-		v.Sentence += ", " + holds
+		pace = holds
 		v.Advice = "look at that rank: its trainer is slower than the others"
+	case !m.Shown.isOutpaced(waits) && r.Tokens < 1 && since > 0:
+		pace = fmt.Sprintf("the ranks have requested no step for %s", humanize.Time(since))
 	case !m.Shown.isOutpaced(waits):
-		v.Sentence += ", the ranks set the pace"
+		pace = "the ranks set the pace"
 	case m.w.source.DrySince.IsZero() && m.w.source.Last > m.w.source.Fetched: // documents wait for the daemon
-		v.Sentence += ", the tokenizer sets the pace"
+		pace = "the tokenizer sets the pace"
 		v.Bottleneck, v.Advice = LimitTokenizer,
 			"for more give the daemon more processors (stream.workers), or publish token ids"
 	default:
-		v.Sentence += ", the documents set the pace"
+		pace = "the documents set the pace"
 		v.Bottleneck, v.Advice = LimitDocuments, "for more let producers publish faster"
+	}
+	v.Sentence = "Running: " + pace
+	if r.Tokens >= 1 {
+		v.Sentence = fmt.Sprintf("Running: %s tokens/s, %s", humanize.Short(r.Tokens), pace)
 	}
 	if m.w.Report.StreamProblem != "" {
 		v.Health, v.Detail = Failing, m.w.Report.StreamProblem

@@ -235,7 +235,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 		{"no reader", nil, func(s *scenario) {
 			s.open()
 			s.publish(300, "")
-			s.expect(diagnosis.Waiting, `Waiting for ranks: 6 steps are planned ahead$`)
+			s.expect(diagnosis.Waiting, `Waiting for ranks: none is connected, 6 steps are planned ahead$`)
 		}},
 		{"no step is planned yet", nil, func(s *scenario) {
 			s.open()
@@ -456,7 +456,7 @@ func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 					<-s.ctx.Done()
 				}
 			})
-			s.expect(diagnosis.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and ask for none$`)
+			s.expect(diagnosis.Waiting, `Waiting for the ranks, (6\d|7\d|8\d) s: they have steps and request none$`)
 		}},
 	} {
 		if x.name == longest && !testscale.All() {
