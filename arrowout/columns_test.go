@@ -17,7 +17,7 @@ import (
 	"loaderd/packonline"
 )
 
-// modelRow is the content of one row according to docs/wire.md, built token by token.
+// modelRow is the content of one row according to docs/reference/wire.md, built token by token.
 type modelRow struct {
 	IDs, Segments, Cu, Positions, Labels []int64
 	Documents                            []packonline.Piece

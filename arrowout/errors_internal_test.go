@@ -56,7 +56,7 @@ func exprName(e ast.Expr) string {
 
 func TestErrorPage_HasEveryReasonWithItsCode(t *testing.T) {
 	want := reasonsIn(t, "../loader/fault/fault.go")
-	doc, err := os.ReadFile("../docs/errors.md")
+	doc, err := os.ReadFile("../docs/reference/errors.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,12 +74,12 @@ func TestErrorPage_HasEveryReasonWithItsCode(t *testing.T) {
 	}
 	for r := range want {
 		if !listed[r] {
-			t.Errorf("docs/errors.md lacks %s", r)
+			t.Errorf("docs/reference/errors.md lacks %s", r)
 		}
 	}
 	for r := range listed {
 		if !want[r] {
-			t.Errorf("docs/errors.md has %s, which nothing sends", r)
+			t.Errorf("docs/reference/errors.md has %s, which nothing sends", r)
 		}
 	}
 }

@@ -17,12 +17,12 @@ import (
 	"loaderd/internal/auth"
 )
 
-// tableOf returns the rows of the first table in a section of docs/wire.md, cell by cell, without the header.
+// tableOf returns the rows of the first table in a section of docs/reference/wire.md, cell by cell, without the header.
 func tableOf(t *testing.T, page, section string) (rows [][]string) {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n## "+section+"\n")
 	if !found {
-		t.Fatalf("docs/wire.md has no section %q", section)
+		t.Fatalf("docs/reference/wire.md has no section %q", section)
 	}
 	rest, _, _ = strings.Cut(rest, "\n## ")
 	_, rest, _ = strings.Cut(rest, "| ---")
@@ -56,7 +56,7 @@ func keysOf(v any) (keys []string) {
 	return keys
 }
 
-// written returns a type in the notation of docs/wire.md.
+// written returns a type in the notation of docs/reference/wire.md.
 func written(t arrow.DataType) string {
 	switch t := t.(type) {
 	case *arrow.ListType:
@@ -71,10 +71,10 @@ func written(t arrow.DataType) string {
 	return t.Name()
 }
 
-// docs/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action with its
+// docs/reference/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action with its
 // keys and role, and nothing else.
 func TestWirePage_MatchesCode(t *testing.T) {
-	raw, err := os.ReadFile("../docs/wire.md")
+	raw, err := os.ReadFile("../docs/reference/wire.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +84,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 		slices.Sort(got)
 		slices.Sort(want)
 		if !slices.Equal(got, want) {
-			t.Errorf("docs/wire.md has %s\n%q, the code has\n%q", what, got, want)
+			t.Errorf("docs/reference/wire.md has %s\n%q, the code has\n%q", what, got, want)
 		}
 	}
 	first := func(section string) (names []string) {
@@ -117,7 +117,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 		for key := range strings.FieldsSeq(action.All[i].Keys) {
 			key, _, _ = strings.Cut(strings.TrimSuffix(key, "?"), ":")
 			if !strings.Contains(body, fmt.Sprintf("%q", key)) {
-				t.Errorf("docs/wire.md does not say that %s takes %s", action.All[i].Name, key)
+				t.Errorf("docs/reference/wire.md does not say that %s takes %s", action.All[i].Name, key)
 			}
 		}
 	}
@@ -126,7 +126,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 		want[i] = a.Name
 	}
 	if !slices.Equal(named, want) {
-		t.Errorf("docs/wire.md has the actions\n%q, the code has\n%q", named, want)
+		t.Errorf("docs/reference/wire.md has the actions\n%q, the code has\n%q", named, want)
 	}
 	_, roles, _ := strings.Cut(page, "Callers who are known by name need a role: ")
 	roles, _, _ = strings.Cut(roles, "`operate` for all others")
@@ -140,7 +140,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 	delete(of, "mix") // its role depends on its body
 	for _, a := range action.All {
 		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != auth.Operate) {
-			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)
+			t.Errorf("docs/reference/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)
 		}
 	}
 }

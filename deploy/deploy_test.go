@@ -129,7 +129,7 @@ var anchor = regexp.MustCompile(`: docs/monitoring\.md#([a-z]+)$`)
 
 // Every alert states the problem and the action, has an explanation on the page, and has a test.
 func TestAlerts_HaveActionPageAndTest(t *testing.T) {
-	page, tests := string(read(t, "../docs/monitoring.md")), string(read(t, "prometheus/loaderd.rules.test.yaml"))
+	page, tests := string(read(t, "../docs/how-to/monitor.md")), string(read(t, "prometheus/loaderd.rules.test.yaml"))
 	all := rules(t)
 	if len(all) < 20 {
 		t.Fatalf("%d rules", len(all))
@@ -137,7 +137,7 @@ func TestAlerts_HaveActionPageAndTest(t *testing.T) {
 	for _, r := range all {
 		link := anchor.FindStringSubmatch(r.Annotations["do"])
 		if link == nil || link[1] != strings.ToLower(r.Alert) || !strings.Contains(page, "\n### "+r.Alert+"\n") {
-			t.Errorf("%s: do is %q, want it to end in a link to its heading in docs/monitoring.md", r.Alert, r.Annotations["do"])
+			t.Errorf("%s: do is %q, want it to end in a link to its heading in docs/how-to/monitor.md", r.Alert, r.Annotations["do"])
 		}
 		if r.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning"}, r.Labels["severity"]) {
 			t.Errorf("%s: summary %q, severity %q", r.Alert, r.Annotations["summary"], r.Labels["severity"])
@@ -148,14 +148,14 @@ func TestAlerts_HaveActionPageAndTest(t *testing.T) {
 	}
 	for _, name := range regexp.MustCompile(`(?m)^### (Loaderd\w+)$`).FindAllStringSubmatch(page, -1) {
 		if !slices.ContainsFunc(all, func(r rule) bool { return r.Alert == name[1] }) {
-			t.Errorf("docs/monitoring.md explains %s, which is no alert", name[1])
+			t.Errorf("docs/how-to/monitor.md explains %s, which is no alert", name[1])
 		}
 	}
 }
 
 // Every metric in a query of the board or of a rule is on the page of metrics.
 func TestQueries_MetricsAreDocumented(t *testing.T) {
-	page := string(read(t, "../docs/metrics.md"))
+	page := string(read(t, "../docs/reference/metrics.md"))
 	queries := map[string]string{}
 	for _, p := range board(t).Panels {
 		for _, q := range p.Targets {
@@ -169,7 +169,7 @@ func TestQueries_MetricsAreDocumented(t *testing.T) {
 	for what, query := range queries {
 		for _, n := range name.FindAllString(query, -1) {
 			if n = strings.TrimSuffix(n, "_bucket"); !strings.Contains(page, "`"+n+"`") && !strings.Contains(page, "`"+n+"{") {
-				t.Errorf("%s asks for %s, which docs/metrics.md does not list", what, n)
+				t.Errorf("%s asks for %s, which docs/reference/metrics.md does not list", what, n)
 			}
 		}
 	}

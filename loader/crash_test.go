@@ -173,7 +173,7 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 		t.Fatal(err)
 	}
 	info := run.Info()
-	kinds := map[byte]uint64{} // record kinds, see docs/plan.md
+	kinds := map[byte]uint64{} // record kinds, see docs/reference/plan.md
 	for _, b := range s.fixture.plan.records {
 		kind := b[3]
 		if planrecord.IsStepKind(kind) {

@@ -22,7 +22,7 @@ import (
 	"loaderd/packonline"
 )
 
-// planRecord encodes a record of a plan as docs/plan.md describes it.
+// planRecord encodes a record of a plan as docs/reference/plan.md describes it.
 func planRecord(kind byte, body []byte) []byte {
 	b := append([]byte{'L', 'P', planrecord.FormatVersion, kind}, body...)
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))

@@ -9,9 +9,9 @@ import (
 	"loaderd/internal/manual"
 )
 
-// docs/commands.md equals the help texts of the commands; -update writes it.
+// docs/reference/commands.md equals the help texts of the commands; -update writes it.
 func TestDocs_CommandsPageMatchesHelp(t *testing.T) {
-	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error {
+	goldentest.Compare(t, "../../../docs/reference/commands.md", func(w io.Writer) error {
 		root := NewRootCmd()
 		root.InitDefaultCompletionCmd()
 		return manual.Markdown(w, root, command.FlagUsages)

@@ -2,7 +2,7 @@
 // file, the environment and flags. Later layers take precedence. All errors in all layers are reported together.
 //
 // default.yaml is the single place that defines a field's default, unit and effect. Default, Print and
-// docs/configuration.md are derived from it.
+// docs/reference/configuration.md are derived from it.
 package config
 
 import (

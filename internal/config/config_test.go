@@ -25,7 +25,7 @@ import (
 	"loaderd/stream"
 )
 
-var update = flag.Bool("update", false, "rewrite docs/configuration.md from default.yaml")
+var update = flag.Bool("update", false, "rewrite docs/reference/configuration.md from default.yaml")
 
 func printed(t *testing.T, c config.Config) string {
 	t.Helper()
@@ -375,7 +375,7 @@ const begin, end = "<!-- begin default.yaml -->\n```yaml\n", "```\n<!-- end defa
 
 // The documentation page contains default.yaml verbatim; -update rewrites it.
 func TestDocs_ConfigurationPageMatchesDefaults(t *testing.T) {
-	const page = "../../docs/configuration.md"
+	const page = "../../docs/reference/configuration.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)

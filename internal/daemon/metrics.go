@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// runMetrics collects a daemon's metrics under stable names, which docs/metrics.md lists.
+// runMetrics collects a daemon's metrics under stable names, which docs/reference/metrics.md lists.
 type runMetrics struct {
 	run  *loader.Run
 	docs letters

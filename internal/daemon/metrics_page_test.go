@@ -25,14 +25,14 @@ const metricsHead = `# Metrics
 
 Every daemon answers ` + "`GET /metrics`" + ` at ` + "`http.listen`" + ` with Prometheus text, or with OpenMetrics on request. Names are stable. Each of these
 has the label ` + "`run`" + `; the Go runtime's and the process's own metrics (` + "`go_*`, `process_*`" + `) are included. The label of a job is ` + "`train_job`" + `, as Prometheus
-gives every series a label ` + "`job`" + ` too. A Grafana board and alerts: [monitoring.md](monitoring.md). Dead letters:
-[producers.md](producers.md#dead-letters). Reasons: [errors.md](errors.md#reasons).
+gives every series a label ` + "`job`" + ` too. A Grafana board and alerts: [monitoring.md](../how-to/monitor.md). Dead letters:
+[producers.md](../how-to/publish.md#dead-letters). Reasons: [errors.md](errors.md#reasons).
 
 | metric | kind | what it counts |
 | --- | --- | --- |
 `
 
-// docs/metrics.md equals the descriptions of a daemon's collectors; -update writes it.
+// docs/reference/metrics.md equals the descriptions of a daemon's collectors; -update writes it.
 func TestDocs_MetricsPageMatchesCollectors(t *testing.T) {
 	d := start(t, settings(t))
 	defer func() {
@@ -40,7 +40,7 @@ func TestDocs_MetricsPageMatchesCollectors(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	goldentest.Compare(t, "../../../docs/metrics.md", func(w io.Writer) error { return writeMetrics(w, d.metrics) })
+	goldentest.Compare(t, "../../../docs/reference/metrics.md", func(w io.Writer) error { return writeMetrics(w, d.metrics) })
 }
 
 func writeMetrics(w io.Writer, r *prometheus.Registry) error {

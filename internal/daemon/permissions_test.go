@@ -40,7 +40,7 @@ const permissionsHead = `# Permissions by identity and call
 
 <!-- Written by go test ./internal/daemon -run PermissionMatrix -update: the test makes every call of a daemon as each identity. -->
 
-The calls are those that a daemon registers: its gRPC methods, its actions and its HTTP routes. [security.md](security.md#roles) explains roles.
+The calls are those that a daemon registers: its gRPC methods, its actions and its HTTP routes. [security.md](../explanation/security.md#roles) explains roles.
 
 | column | caller |
 | --- | --- |
@@ -385,7 +385,7 @@ func matrix(t *testing.T, groups [2][]*caller,
 }
 
 // TestDocs_PermissionMatrix makes every call that a daemon registers as every kind of caller, and compares the results
-// with docs/permissions.md. After a new call or a changed result it fails until the page is regenerated with -update
+// with docs/reference/permissions.md. After a new call or a changed result it fails until the page is regenerated with -update
 // and reviewed.
 func TestDocs_PermissionMatrix(t *testing.T) {
 	groups := callers(t)
@@ -421,7 +421,7 @@ func TestDocs_PermissionMatrix(t *testing.T) {
 			answered(r.method+" "+r.path, cell, err)
 		}
 	})
-	goldentest.Compare(t, "../../../docs/permissions.md", func(w io.Writer) error {
+	goldentest.Compare(t, "../../../docs/reference/permissions.md", func(w io.Writer) error {
 		heads := []string{}
 		for _, c := range slices.Concat(groups[0], groups[1]) {
 			heads = append(heads, c.name)

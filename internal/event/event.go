@@ -1,5 +1,5 @@
 // Package event names the events of the daemon's log. Programs match on these names, not on messages: names are stable,
-// messages are not. docs/events.md lists them.
+// messages are not. docs/reference/events.md lists them.
 package event
 
 import "log/slog"

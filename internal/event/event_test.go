@@ -30,7 +30,7 @@ the keys that the second column names. Keys that have no value in a record are l
 `
 
 func TestDocs_EventsPageMatchesEvents(t *testing.T) {
-	goldentest.Compare(t, "../../../docs/events.md", func(w io.Writer) error {
+	goldentest.Compare(t, "../../../docs/reference/events.md", func(w io.Writer) error {
 		if _, err := io.WriteString(w, head); err != nil {
 			return err
 		}

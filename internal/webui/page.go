@@ -1,5 +1,5 @@
 // Package webui serves the state of a run to people and tools: a page with a live view, and the same values as
-// JSON. All values come from an Asker, with the permissions of the caller. docs/livepage.md describes both.
+// JSON. All values come from an Asker, with the permissions of the caller. docs/how-to/live-page.md describes both.
 package webui
 
 import (

@@ -17,7 +17,7 @@ var ErrNoLeader = errors.New("no daemon leads the run")
 // Reason is the stable name of a cause. It is the same on the wire, in logs and in metrics.
 type Reason string
 
-// Reasons are documented with advice for readers in docs/errors.md.
+// Reasons are documented with advice for readers in docs/reference/errors.md.
 const (
 	SourceDry       Reason = "SOURCE_DRY"       // every document of the stream has been read; the next step needs more
 	SourceDown      Reason = "SOURCE_DOWN"      // the document stream cannot be reached

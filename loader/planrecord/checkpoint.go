@@ -35,7 +35,7 @@ func NewTail(position uint64, record []byte) Tail {
 	return Tail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
 }
 
-// Encode returns the encoded checkpoint; docs/plan.md describes the format.
+// Encode returns the encoded checkpoint; docs/reference/plan.md describes the format.
 func (c Checkpoint) Encode() []byte {
 	b := append([]byte(checkpointMagic), checkpointVersion)
 	b = codec.AppendString(b, c.Fingerprint)

@@ -17,7 +17,7 @@ import (
 	"loaderd/packonline"
 )
 
-// FormatVersion is the version of the plan's records. docs/plan.md describes them.
+// FormatVersion is the version of the plan's records. docs/reference/plan.md describes them.
 const FormatVersion = 1
 
 // Kinds of records.
@@ -78,7 +78,7 @@ type Repair struct {
 // Entry is the content of one record of a plan: a Header, StepPart, ForkState, control, Commit, Leave, End, Term or
 // Foreign.
 type Entry interface {
-	// Kind returns the kind of its records; docs/plan.md lists the kinds.
+	// Kind returns the kind of its records; docs/reference/plan.md lists the kinds.
 	Kind() byte
 	// appendBody appends the encoding used in records and checkpoints. The body of a control determines its own length.
 	appendBody(b []byte) []byte

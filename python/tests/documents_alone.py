@@ -64,7 +64,7 @@ def with_mlx(url: str) -> None:
     from mlx import nn
     from mlx.nn.losses import cross_entropy
 
-    page = (Path(__file__).resolve().parents[2] / "docs" / "recipes.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trainers.md").read_text()
     [snippet] = re.findall("```python\n(import loaderd.*?)```", page, re.S)
     step, info = fullest(url)
     embedding, three = nn.Embedding(info.vocab_size, 16), nn.Linear(16, 48)

@@ -1,4 +1,4 @@
-"""docs/documents.md: each line of Python sends the adjacent message, and both arrive as the page states."""
+"""docs/reference/messages.md: each line of Python sends the adjacent message, and both arrive as the page states."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from jobs import ROOT
 from loaderd.producer._message import Encoder
 from loaderd.torch import StepLoader
 
-PAGE = (ROOT / "docs" / "documents.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)\n\n(.*?)\n-> (.*?)\n```", re.DOTALL)
 ARROW = "application/vnd.apache.arrow.stream"
 ROW = re.compile(r"```text\n(\w.*?)```", re.DOTALL)

@@ -1,4 +1,4 @@
-"""Errors: the classes mirror docs/errors.md, and no input from a peer crashes the decoders."""
+"""Errors: the classes mirror docs/reference/errors.md, and no input from a peer crashes the decoders."""
 
 import json
 import pickle
@@ -25,8 +25,8 @@ SEED = 20_260_101
 
 
 def documented() -> dict[str, str]:
-    """Returns the code of every reason in docs/errors.md."""
-    rows = re.findall(r"^\| `([A-Z_]+)` \| ([A-Z_]+) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
+    """Returns the code of every reason in docs/reference/errors.md."""
+    rows = re.findall(r"^\| `([A-Z_]+)` \| ([A-Z_]+) \|", (ROOT / "docs" / "reference" / "errors.md").read_text(), re.M)
     assert len(rows) > 15
     return dict(rows)
 
@@ -51,7 +51,7 @@ def test_the_page_names_the_clients_own_errors() -> None:
     own = {c for c in vars(errors).values() if isinstance(c, type) and issubclass(c, LoaderdError)} - set(
         errors.FROM_DAEMON.values()
     )
-    page = (ROOT / "docs" / "errors.md").read_text()
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text()
     assert all(f"`{c.__name__}`" in page for c in own)
 
 

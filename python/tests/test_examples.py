@@ -132,8 +132,8 @@ def execute(block, names, page):
 
 
 def test_page_for_pytorch(names, capsys):
-    """docs/pytorch.md: its snippets are parts of the examples, or run one after the other."""
-    page = (ROOT / "docs" / "pytorch.md").read_text()
+    """docs/how-to/pytorch.md: its snippets are parts of the examples, or run one after the other."""
+    page = (ROOT / "docs" / "how-to" / "pytorch.md").read_text()
     table = page.split("## Troubleshooting a stalled job")[1].split("##")[0]
     errors = re.findall(r"`([A-Z]\w+)`(?=.*\|.*\|)", table)
     assert len(errors) >= 10 and all(issubclass(getattr(loaderd, name), loaderd.LoaderdError) for name in errors)

@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md for JAX, torchtitan and Megatron-Core, each with that library; those for other
+"""The recipes of docs/how-to/trainers.md for JAX, torchtitan and Megatron-Core, each with that library; those for other
 trainers are in test_integrations.py."""
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ def test_megatron(even, torches, tmp_path):
 
 
 def test_the_page_names_what_is_there() -> None:
-    """docs/recipes.md: its versions are those that are tested, its files are examples, its snippets parts of them."""
-    page = (ROOT / "docs" / "recipes.md").read_text()
+    """docs/how-to/trainers.md: its versions are those that are tested, its files are examples, its snippets parts of them."""
+    page = (ROOT / "docs" / "how-to" / "trainers.md").read_text()
     groups = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["dependency-groups"]
     pinned = dict(requirement.partition(";")[0].split("==") for requirement in groups["recipes"] + groups["test"])
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| [")]

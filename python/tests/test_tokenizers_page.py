@@ -1,4 +1,4 @@
-"""docs/tokenizers.md: its producer of tokens works against a run without a tokenizer."""
+"""docs/how-to/tokenizers.md: its producer of tokens works against a run without a tokenizer."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def pieces(ids: list[int]) -> list[list[int]]:
 
 
 def test_producer_of_tokens(daemon: Callable[..., Any], loaderd: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    page = (ROOT / "docs" / "tokenizers.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "tokenizers.md").read_text(encoding="utf-8")
     [producer] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tokenizer.json"
     tokenizer = unigram(file)
     refused = subprocess.run([loaderd, "tokenize", "--tokenizer", file], input="", capture_output=True, text=True)
     assert refused.returncode != 0
     assert 'model type "Unigram"' in refused.stderr
-    assert "docs/tokenizers.md" in refused.stderr
+    assert "docs/how-to/tokenizers.md" in refused.stderr
     running = daemon(
         {
             "tokenizer.name": "none",

@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its commands run unchanged, in one shell, from an empty folder."""
+"""docs/start/tutorial.md: its commands run unchanged, in one shell, from an empty folder."""
 
 import os
 import re
@@ -18,7 +18,7 @@ ALONE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", 'ip link s
 def commands():
     """Returns what a reader types: all blocks of the page that are marked as shell. Installation commands are marked
     as text."""
-    return re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(), re.M | re.S)
+    return re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "start" / "tutorial.md").read_text(), re.M | re.S)
 
 
 @pytest.mark.everything

@@ -38,7 +38,7 @@ type Permission struct {
 
 func (e *MissingError) Error() string {
 	var b strings.Builder
-	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/cluster.md#permissions has " +
+	b.WriteString("the daemon's user of NATS may not do what a daemon does (docs/how-to/cluster.md#permissions has " +
 		"templates); it lacks permission to")
 	for _, p := range e.Missing {
 		what := "publish"
@@ -104,7 +104,7 @@ func findMissing(ctx context.Context, s *stream.Store, needs []Permission) (miss
 		if account, err := s.AccountName(ctx); err == nil && isSharedAccount(account, s.ClientURL()) {
 			s.Log().Warn(
 				"the daemon's NATS user is in the default account, which all clients share: a producer can forge the plan. "+
-					"Use a separate account for daemons (docs/cluster.md#permissions has templates)", "account", account)
+					"Use a separate account for daemons (docs/how-to/cluster.md#permissions has templates)", "account", account)
 		}
 	}
 	for _, p := range needs {

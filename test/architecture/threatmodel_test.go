@@ -37,7 +37,7 @@ func TestSecurityPage_NamesExistingTests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	page, err := os.ReadFile("docs/security.md")
+	page, err := os.ReadFile("docs/explanation/security.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -27,16 +27,16 @@ import (
 	"loaderd/stream/permissions"
 )
 
-// permitted returns the permissions that docs/cluster.md lists for a party, under a heading such as "publish".
+// permitted returns the permissions that docs/how-to/cluster.md lists for a party, under a heading such as "publish".
 func permitted(t *testing.T, party string) *server.Permissions {
 	t.Helper()
-	page, err := os.ReadFile("docs/cluster.md")
+	page, err := os.ReadFile("docs/how-to/cluster.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, list, found := strings.Cut(string(page), "\n    # "+party+"\n")
 	if !found {
-		t.Fatalf("docs/cluster.md lists nothing for %s", party)
+		t.Fatalf("docs/how-to/cluster.md lists nothing for %s", party)
 	}
 	p := &server.Permissions{Publish: &server.SubjectPermission{}, Subscribe: &server.SubjectPermission{}}
 	to := map[string]*server.SubjectPermission{"publish": p.Publish, "subscribe": p.Subscribe}
@@ -113,7 +113,7 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	return s.Addr().String()
 }
 
-// A daemon and a producer make all their requests with the permissions that docs/cluster.md lists. The server refuses
+// A daemon and a producer make all their requests with the permissions that docs/how-to/cluster.md lists. The server refuses
 // nothing.
 func TestPermissions_ListedOnesSuffice(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
@@ -147,7 +147,7 @@ func TestPermissions_ListedOnesSuffice(t *testing.T) {
 }
 
 // A daemon pulls documents through a stream that holds a part of them, to the end, with the permissions that
-// docs/cluster.md lists for that. The server refuses nothing.
+// docs/how-to/cluster.md lists for that. The server refuses nothing.
 func TestPullPermissions_ListedOnesSuffice(t *testing.T) {
 	daemonMay, more := permitted(t, "daemon"), permitted(t, "daemon with pull.from")
 	for i, several := range []bool{false, true} {
@@ -300,7 +300,7 @@ func TestPermissions_MissingOnesAreNamed(t *testing.T) {
 				continue
 			}
 			var missing *permissions.MissingError
-			if !errors.As(err, &missing) || !strings.Contains(err.Error(), "docs/cluster.md#permissions") {
+			if !errors.As(err, &missing) || !strings.Contains(err.Error(), "docs/how-to/cluster.md#permissions") {
 				t.Errorf("%s, without permission to %s to %s: %v", when, l.what, l.pattern, err)
 				continue
 			}

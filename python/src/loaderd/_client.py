@@ -279,7 +279,7 @@ class Client(Iterator[Step]):
         return self._number("checkpoint", "step")
 
     def stats(self) -> dict[str, Any]:
-        """Returns counts and levels of the run by name (docs/wire.md)."""
+        """Returns counts and levels of the run by name (docs/reference/wire.md)."""
         return self._one("stats")
 
     def status(self) -> RunStatus:
@@ -356,7 +356,7 @@ class Client(Iterator[Step]):
     ) -> dict[str, Any]:
         """Changes the mixture of sources, effective from the next planned document.
 
-        Without a change the current mixture is returned (docs/wire.md).
+        Without a change the current mixture is returned (docs/reference/wire.md).
 
         Args:
             weights: Weights by source, relative to each other, 0 to 1e9. A source that they omit keeps the share that

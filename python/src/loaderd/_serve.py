@@ -473,5 +473,5 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     raise DaemonNotFoundError(
         "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN "
         "to the program, "
-        "or install a wheel from `make dist` (docs/install.md)"
+        "or install a wheel from `make dist` (docs/start/install.md)"
     )

@@ -1,4 +1,4 @@
-"""The wire format of docs/wire.md: encodes tickets; decodes metadata of record batches and the description of a run."""
+"""The wire format of docs/reference/wire.md: encodes tickets; decodes metadata of record batches and the description of a run."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class Metadata:
         bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
         if bad or not isinstance(run, str):
             raise ProtocolError(
-                f"metadata of a batch: {', '.join(bad) or 'run'}: missing or invalid, see docs/wire.md: {body}"
+                f"metadata of a batch: {', '.join(bad) or 'run'}: missing or invalid, see docs/reference/wire.md: {body}"
             )
         sources = _source_counts(body["sources"]) if "sources" in body else None
         return cls(run=run, sources=sources, weighted=body.get("weighted") is True, **numbers)  # type: ignore[arg-type]
@@ -152,9 +152,9 @@ def _source_counts(body: Any) -> dict[str, SourceCount]:
     try:
         counts = {str(name): (c["tokens"], c["loss_tokens"]) for name, c in body.items()}
     except (AttributeError, KeyError, TypeError) as error:
-        raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/wire.md: {body!r:.200}") from error
+        raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/reference/wire.md: {body!r:.200}") from error
     if any(type(n) is not int or n < 0 for c in counts.values() for n in c):
-        raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/wire.md: {body!r:.200}")
+        raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/reference/wire.md: {body!r:.200}")
     return {name: SourceCount(*c) for name, c in counts.items()}
 
 
@@ -186,7 +186,7 @@ class MixtureChange:
         step, target, again = body.get("step"), body.get("target"), body.get("again", False)
         shares = isinstance(target, dict) and all(type(v) in (int, float) for v in target.values())
         if type(step) is not int or not shares or type(again) is not bool:
-            raise ProtocolError(f"result of mix: invalid, see docs/wire.md: {body!r:.200}")
+            raise ProtocolError(f"result of mix: invalid, see docs/reference/wire.md: {body!r:.200}")
         return cls(step, {name: float(share) for name, share in target.items()}, again)  # type: ignore[union-attr]
 
 
@@ -251,7 +251,7 @@ class RunStatus:
         limits: The name of the bottleneck stage.
         planned: The number of planned steps.
         ended: Whether no step follows.
-        figures: The whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, committing jobs,
+        figures: The whole answer of the action `status` (docs/reference/wire.md): rates, stages, sources, ranks, committing jobs,
         daemons,
             dead letters, events.
     """

@@ -1,4 +1,4 @@
-"""Exceptions: one class per cause that the daemon reports (docs/errors.md), and a few of the client."""
+"""Exceptions: one class per cause that the daemon reports (docs/reference/errors.md), and a few of the client."""
 
 from __future__ import annotations
 
@@ -304,7 +304,7 @@ class UnreachableError(LoaderdError):
 
 
 class ProtocolError(LoaderdError):
-    """An answer violates the wire format (docs/wire.md), such as a step out of order.
+    """An answer violates the wire format (docs/reference/wire.md), such as a step out of order.
 
     Never the trainer's fault.
     """

@@ -2,7 +2,7 @@
 
 Tokenized documents carry it (the header Loaderd-Tokenizer), a run names it, and `loaderd tokenize --fingerprint` prints
 it. It does not depend on the layout of a file: the order of keys, white space, the spelling of merges, explicit
-defaults, and merges that can never apply. docs/tokenizers.md specifies it.
+defaults, and merges that can never apply. docs/how-to/tokenizers.md specifies it.
 """
 
 from __future__ import annotations

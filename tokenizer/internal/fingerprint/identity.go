@@ -15,7 +15,7 @@ import (
 )
 
 // Identity is the part of a tokenizer.json that determines ids, in the canonical form that is hashed.
-// docs/tokenizers.md specifies it, and python/src/loaderd/fingerprint.py computes it too.
+// docs/how-to/tokenizers.md specifies it, and python/src/loaderd/fingerprint.py computes it too.
 type Identity struct {
 	normalizer   []any
 	preTokenizer []any

@@ -8,7 +8,7 @@ import (
 
 // PretokenizedHint is the end of every refusal.
 const PretokenizedHint = "send documents already tokenized (content type application/vnd.loaderd.tokens, " +
-	"docs/tokenizers.md) " +
+	"docs/how-to/tokenizers.md) " +
 	"instead"
 
 // ConvertHint is the end of the refusal of a file that is one part of a tokenizer, or another spelling of one.

@@ -1,4 +1,4 @@
-"""Additional values of documents that share a message (docs/documents.md). Pure.
+"""Additional values of documents that share a message (docs/reference/messages.md). Pure.
 
 They are values per token, and values of the document.
 """

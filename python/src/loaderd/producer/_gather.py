@@ -1,4 +1,4 @@
-"""Documents of token ids that share a message: record batches whose rows are documents (docs/documents.md).
+"""Documents of token ids that share a message: record batches whose rows are documents (docs/reference/messages.md).
 
 Pure.
 

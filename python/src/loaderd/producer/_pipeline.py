@@ -116,7 +116,7 @@ class PublishOptions(TypedDict, total=False):
     """Maximum seconds that publishing waits at its end while runs still read, to count what they skip
     (`Published.runs`); 0 disables it. Default 10."""
     trace: float
-    """Share of the documents that are traced to the ranks, if daemons trace (docs/monitoring.md): 0 to 1, default 0."""
+    """Share of the documents that are traced to the ranks, if daemons trace (docs/how-to/monitor.md): 0 to 1, default 0."""
 
 
 class SendPipeline:
