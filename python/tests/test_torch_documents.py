@@ -5,6 +5,7 @@ import io
 import itertools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import torch
 from torch.utils.data import DataLoader
 
 import loaderd
+from jobs import ROOT
 from loaderd.torch import StepLoader
 from loaderd.torch._document_run import paths_of, python_terms
 from test_serving import SOURCES, running
@@ -51,6 +53,15 @@ def test_StepLoader_TextsAndFilesBecomeBatchesAndNothingStays(tmp_path: Path) ->
     assert len(texts) > 5 and not running(folder) and not folder.exists()
     with StepLoader(documents=f"{tmp_path}/*.jsonl", tokenizer="gpt2", settings=SMALL) as loader:
         assert all(torch.equal(a, b) for a, b in zip(ids(loader), texts, strict=True))
+
+
+def test_StepLoader_LineOfTheReadme(monkeypatch: pytest.MonkeyPatch) -> None:
+    (line,) = re.findall(r"^    (loader = StepLoader\(documents=.*\))$", (ROOT / "README.md").read_text(), re.M)
+    monkeypatch.chdir(ROOT)
+    names = {"StepLoader": StepLoader}
+    exec(line, names)
+    with names["loader"] as loader:
+        assert next(loader)["input_ids"].shape == (4, 2048)
 
 
 def test_StepLoader_FolderResumesWithoutPublishingTwice(tmp_path: Path) -> None:
