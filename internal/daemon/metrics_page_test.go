@@ -21,12 +21,12 @@ var described = regexp.MustCompile(
 
 const metricsHead = `# Metrics
 
-<!-- Written by go test ./internal/daemon -run Docs_Metrics -update from what the collectors say of themselves. -->
+<!-- Written by go test ./internal/daemon -run Docs_Metrics -update from the descriptions of the collectors. -->
 
 Every daemon answers ` + "`GET /metrics`" + ` at ` + "`http.listen`" + ` with Prometheus text, or with OpenMetrics on request. Names are stable. Each of these
 has the label ` + "`run`" + `; the Go runtime's and the process's own metrics (` + "`go_*`, `process_*`" + `) are included. The label of a job is ` + "`train_job`" + `, as Prometheus
-gives every series a label ` + "`job`" + ` too. A Grafana board and alerts: [monitoring.md](../how-to/monitor.md). Dead letters:
-[producers.md](../how-to/publish.md#dead-letters). Reasons: [errors.md](errors.md#reasons).
+gives every series a label ` + "`job`" + ` too. A Grafana board and alerts: [Monitoring](../how-to/monitor.md).
+Documents that cannot be decoded: [Dead letters](../how-to/dead-letters.md). Reasons: [Errors](errors.md#reasons).
 
 | metric | kind | what it counts |
 | --- | --- | --- |

@@ -1,4 +1,4 @@
-"""Runs the examples of docs/how-to/kafka-postgres-folders.md as processes, with the required libraries, and reads what they publish."""
+"""Runs the examples of docs/how-to/kafka-postgres-folders.md as processes, and reads what they publish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""docs/reference/messages.md: each line of Python sends the adjacent message, and both arrive as the page states."""
+"""docs/reference/messages.md: each line of Python sends the adjacent message, and both arrive as the page states.
+
+docs/how-to/chats.md: a row in columns of the wire and in batches.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,7 @@ from loaderd.producer._message import Encoder
 from loaderd.torch import StepLoader
 
 PAGE = (ROOT / "docs" / "reference" / "messages.md").read_text(encoding="utf-8")
+CHATS = (ROOT / "docs" / "how-to" / "chats.md").read_text(encoding="utf-8")
 EXAMPLE = re.compile(r"```python\n(.*?)```\n\n```text\n(.*?)\n\n(.*?)\n-> (.*?)\n```", re.DOTALL)
 ARROW = "application/vnd.apache.arrow.stream"
 ROW = re.compile(r"```text\n(\w.*?)```", re.DOTALL)
@@ -144,13 +148,11 @@ def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_pa
 
 
 def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
-    """Checks the row of the page, in columns of the wire and in batches."""
+    """Checks the row of docs/how-to/chats.md, in columns of the wire and in batches."""
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 12, "packing.holdback": 0})
     loaderd.publish([{"parts": [("2+2=", False), ("4", True)], "weight": 0.5}, "Hi"], d.nats_url, source="web")
-    wire, batches = (
-        dict(re.split(r"  +", line) for line in block.splitlines()) for block in ROW.findall(PAGE) if "->" not in block
-    )
+    wire, batches = (dict(re.split(r"  +", line) for line in block.splitlines()) for block in ROW.findall(CHATS))
 
     def labels(ids: list[int]) -> str:
         return " ".join("-" if i == -100 else spelled(tokenizer, [i])[0] for i in ids)
@@ -185,4 +187,4 @@ def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
         "| `step_loss_segments` | 1 |",
         "| `num_loss_tokens_global` in the batch | 4 |",
     ):
-        assert said in PAGE
+        assert said in CHATS

@@ -879,7 +879,7 @@ def test_publisher_is_refused_after_a_fork(daemon):
 
 def test_first_example_of_the_page(daemon):
     d = daemon(TEXT)
-    example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "publish.md").read_text(), re.S)[0]
+    example = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "how-to" / "publish-python.md").read_text(), re.S)[0]
     subprocess.run(
         [sys.executable, "-c", example.replace("nats://127.0.0.1:4222", d.nats_url)], check=True, env=environment()
     )

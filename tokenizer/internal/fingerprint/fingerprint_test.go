@@ -39,7 +39,7 @@ func sum(c *hf.Config, s fingerprint.Settings) string {
 	return fingerprint.Identify(c, steps, false).Fingerprint(s)
 }
 
-// The fingerprint is the hash of the text that docs/how-to/tokenizers.md describes.
+// The fingerprint is the hash of the text that the package comment describes.
 func TestFingerprint_IsHashOfDocumentedText(t *testing.T) {
 	c := small()
 	c.Normalizer = object{"type": "Prepend", "prepend": "\"é😀\n"}

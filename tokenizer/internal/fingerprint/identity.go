@@ -1,5 +1,3 @@
-// Package fingerprint converts everything that determines a tokenizer's ids to a canonical form, independent of the
-// kind of file, and hashes it. Two tokenizers with the same fingerprint give the same ids.
 package fingerprint
 
 import (
@@ -15,7 +13,7 @@ import (
 )
 
 // Identity is the part of a tokenizer.json that determines ids, in the canonical form that is hashed.
-// docs/how-to/tokenizers.md specifies it, and python/src/loaderd/fingerprint.py computes it too.
+// The package comment specifies it, and python/src/loaderd/fingerprint.py computes it too.
 type Identity struct {
 	normalizer   []any
 	preTokenizer []any
