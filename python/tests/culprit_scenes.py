@@ -22,7 +22,7 @@ from rank_processes import Job, lock_step, own_pace
 from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
 
-LIMIT = 300  # seconds until a culprit is named; docs/how-to/operate.md has the times
+LIMIT = 300  # seconds until a culprit is named; docs/how-to/troubleshooting.md#rank_missing has the times
 LOOK = 0.5
 NAMED_RANK = re.compile(r"(?i)\branks? (\d+)")
 NAMED_JOB = re.compile(r'job "([^"]+)"')

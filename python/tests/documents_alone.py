@@ -64,7 +64,7 @@ def with_mlx(url: str) -> None:
     from mlx import nn
     from mlx.nn.losses import cross_entropy
 
-    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trainers.md").read_text()
+    page = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "trainers" / "mlx.md").read_text()
     [snippet] = re.findall("```python\n(import loaderd.*?)```", page, re.S)
     step, info = fullest(url)
     embedding, three = nn.Embedding(info.vocab_size, 16), nn.Linear(16, 48)
@@ -78,7 +78,7 @@ def with_mlx(url: str) -> None:
         "place": {"step": step.index, "steps": 1, "run_id": info.run_id, "fingerprint": info.fingerprint},
         "model": model,
     }
-    exec(compile(snippet.replace("grpc://127.0.0.1:8815", url), "recipes.md", "exec"), names)
+    exec(compile(snippet.replace("grpc://127.0.0.1:8815", url), "mlx.md", "exec"), names)
     total, labels = 0.0, 0
     for ids in pieces(step):
         one, n = mx.array(ids)[None], len(ids) - 1

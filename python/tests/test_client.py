@@ -185,7 +185,7 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
             f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its "
             "documents again"
         )
-        assert f"run {run} ended at step {end}" in text and "docs/how-to/mixtures.md" in text
+        assert f"run {run} ended at step {end}" in text and "docs/how-to/mixtures.md#select-documents" in text
     with Client(sealed.flight_url, step=end) as client:  # a trainer that restarts after the run's end
         assert told(client) == [text]
     with Client(sealed.flight_url, steps=2) as client:

@@ -44,7 +44,11 @@ def test_lock_step(served, tmp_path, world):
     assert len(got) == len(steps) and all(map(same, got, steps))
 
 
-SNIPPETS = {"README": ("README.md", 0), "ten lines": ("docs/how-to/pytorch.md", 0), "accumulation": ("docs/how-to/pytorch.md", 1)}
+SNIPPETS = {
+    "README": ("README.md", 0),
+    "ten lines": ("docs/how-to/pytorch.md", 0),
+    "accumulation": ("docs/how-to/pytorch.md", 1),
+}
 
 
 @pytest.mark.parametrize("name", SNIPPETS)

@@ -131,14 +131,18 @@ def execute(block, names, page):
     exec(compile(block, page, "exec"), names)
 
 
-def test_page_for_pytorch(names, capsys):
-    """docs/how-to/pytorch.md: its snippets are parts of the examples, or run one after the other."""
-    page = (ROOT / "docs" / "how-to" / "pytorch.md").read_text()
-    table = page.split("## Troubleshooting a stalled job")[1].split("##")[0]
-    errors = re.findall(r"`([A-Z]\w+)`(?=.*\|.*\|)", table)
-    assert len(errors) >= 10 and all(issubclass(getattr(loaderd, name), loaderd.LoaderdError) for name in errors)
+def test_pages_for_pytorch(names, capsys):
+    """The pages of the loader: their snippets are parts of the examples, or run one after the other."""
+    pages = [
+        (ROOT / "docs" / "how-to" / name).read_text() for name in ("pytorch.md", "elastic-resume.md", "mixtures.md")
+    ]
+    for page, least in zip(pages, (10, 5), strict=False):
+        table = page.split("## If it fails")[1].split("##")[0]
+        errors = re.findall(r"`([A-Z]\w+)`(?=.*\|.*\|)", table)
+        assert len(errors) >= least
+        assert all(issubclass(getattr(loaderd, name), loaderd.LoaderdError) for name in errors)
     snippets = []
-    for source, block in BLOCK.findall(page):
+    for source, block in BLOCK.findall("".join(pages)):
         if source:
             check_part(source, block)
         else:

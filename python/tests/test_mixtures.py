@@ -79,9 +79,9 @@ def test_tables() -> None:
     }
     text = mixture_tables.markdown([ours, theirs, {"name": "y", "error": "No module named 'y'"}], {"at": [1_000_000]})
     for line in (
-        "| loaderd: documents, as they are taken | 0.10 % | - |",
-        "| x: rows of one source, cut beforehand | 50 % | 20 % |",
-        "| x | other samples | 1,234 | not told | 30 % |",
+        "| loaderd: documents, as planned | 0.10 % | - |",
+        "| x: rows of one source, cut in advance | 50 % | 20 % |",
+        "| x | other samples | 1,234 | unknown | 30 % |",
         "| x | 500,000 | 0.25 |",
         "y did not run: No module named 'y'",
         "Versions: x 1.",

@@ -1,4 +1,4 @@
-"""The recipes of docs/how-to/trainers.md for JAX, torchtitan and Megatron-Core, each with that library; those for other
+"""The examples of docs/how-to/trainers for JAX, torchtitan and Megatron-Core, each with that library; those for other
 trainers are in test_integrations.py."""
 
 from __future__ import annotations
@@ -203,15 +203,21 @@ def test_megatron(even, torches, tmp_path):
     assert second == pytest.approx({k: whole[k] for k in range(5, 11)}, **CLOSE)
 
 
-def test_the_page_names_what_is_there() -> None:
-    """docs/how-to/trainers.md: its versions are those that are tested, its files are examples, its snippets parts of them."""
-    page = (ROOT / "docs" / "how-to" / "trainers.md").read_text()
+def test_the_pages_name_what_is_there() -> None:
+    """docs/how-to/trainers: versions are those that are tested, files are examples, snippets parts of them."""
+    pages = {path.name: path.read_text() for path in (ROOT / "docs" / "how-to" / "trainers").glob("*.md")}
     groups = tomllib.loads((HERE.parent / "pyproject.toml").read_text())["dependency-groups"]
     pinned = dict(requirement.partition(";")[0].split("==") for requirement in groups["recipes"] + groups["test"])
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in page.splitlines() if line.startswith("| [")]
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]]
+        for line in pages["index.md"].splitlines()
+        if line.startswith("| [")
+    ]
     assert len(rows) >= 7
+    assert set(re.findall(r"\]\(([\w-]+\.md)\)", pages["index.md"])) == set(pages) - {"index.md"}
     for _, versions, *_ in rows:
         for name, version in re.findall(r"`([\w.-]+)==([^`]+)`", versions):
             assert pinned[name] == version, name
+    page = "".join(pages.values())
     assert {EXAMPLES / name for name in re.findall(r"examples/(\w+\.py)", page)} <= set(EXAMPLES.iterdir())
-    assert [check_part(source, block) for source, block in BLOCK.findall(page) if source] == [None] * 3
+    assert [check_part(source, block) for source, block in BLOCK.findall(page) if source] == [None] * 9

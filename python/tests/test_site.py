@@ -4,6 +4,7 @@ from another host."""
 import os
 import subprocess
 from html.parser import HTMLParser
+from importlib import import_module
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -92,6 +93,13 @@ def test_links(site):
         "source/examples/train.py.html",
         "source/examples/splice.yaml.html",
     } <= pages
+
+
+def test_every_public_name_is_on_the_page_of_the_python_api(site):
+    page = Page((site / "reference" / "python.html").read_text())
+    names = {name.rpartition(".")[2] for name in page.names if name.startswith("loaderd.")}
+    for module in ("loaderd", "loaderd.torch", "loaderd.producer", "loaderd.frozen", "loaderd.fingerprint"):
+        assert set(import_module(module).__all__) - names == set(), module
 
 
 def test_no_page_asks_another_host(site):

@@ -76,8 +76,7 @@ class Client(Iterator[Step]):
 
         Args:
             url: The daemon's address, grpc://host:port or grpc+tls://host:port. A run of several daemons has several:
-            some or
-                all of them, as a sequence or separated by commas. The client learns the others from any daemon.
+                some or all of them, as a sequence or separated by commas. The client learns the others from any daemon.
             run: The name that the daemon's run must have; None accepts the first run that the client finds.
             rank: The data-parallel rank whose rows are read, 0 to `world_size` - 1.
             world_size: The number of data-parallel ranks. It must divide the rows of every step.
@@ -88,14 +87,12 @@ class Client(Iterator[Step]):
                 created again has another id.
             documents: Whether steps have `Step.sources`, the origin of their tokens.
             sources: Whether `Step.sources` has the numbers of sources, and steps have counts per source. None requests
-            them
-                if the run has several sources.
+                them if the run has several sources.
             weights: Whether steps have the loss weights of documents.
             columns: Names of additional columns of the documents (`Step.column`, `Step.values`).
             job: The name of the training job. Jobs that read the same run do not wait for each other.
             peer: Distinguishes processes that read as the same rank, such as those of tensor parallelism. Without it
-            the
-                second process gets DuplicateRankError.
+                the second process gets DuplicateRankError.
             token: The daemon's bearer token. On the daemon's machine its user needs none.
             tls: What TLS needs in addition to the system's certificate authorities.
             timeout: Seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
@@ -166,8 +163,7 @@ class Client(Iterator[Step]):
         Args:
             step: The index of its first step; None means `next_step`.
             masks: Whether the reader requests which tokens have a loss. Without them `Step.loss_mask` and `Step.labels`
-            are
-                invalid for its steps.
+                are invalid for its steps.
         """
         self._check_open()
         begins = self._next if step is None else step
@@ -230,8 +226,7 @@ class Client(Iterator[Step]):
         Args:
             step: The first step that the checkpoint does not cover.
             job: The name for which to commit; None means the client's job. A client without a job commits for
-            "trainer", or
-                for the caller's own name where the daemon authenticates callers by name.
+                "trainer", or for the caller's own name where the daemon authenticates callers by name.
 
         Returns:
             The smallest committed step of all committing jobs.
@@ -300,8 +295,7 @@ class Client(Iterator[Step]):
         Args:
             step: The index of the step.
             documents: Whether the result also has `documents`, their origin ordered by sequence, and "loss_tokens" of
-            each
-                piece.
+                each piece.
 
         Raises:
             StepNotPlannedError: If the step is not planned yet.
@@ -360,15 +354,12 @@ class Client(Iterator[Step]):
 
         Args:
             weights: Weights by source, relative to each other, 0 to 1e9. A source that they omit keeps the share that
-            is in
-                force where the plan records the change, after all earlier changes, as its weight.
+                is in force where the plan records the change, after all earlier changes, as its weight.
             add: Configurations of new sources by name.
             remove: Names of sources to remove.
             decided: The number of steps that the caller had seen when it decided. It makes the change idempotent: the
-            plan has
-                at most one change per number, and a repeated request returns the existing change with "again" true. So
-                a
-                trainer that is killed and resumed can safely repeat its request.
+                plan has at most one change per number, and a repeated request returns the existing change with "again"
+                true. So a trainer that is killed and resumed can safely repeat its request.
             dry_run: Whether to change nothing.
 
         Returns:
@@ -377,7 +368,7 @@ class Client(Iterator[Step]):
         Raises:
             InvalidTicketError: If the mixture is impossible.
             ForbiddenError: If the caller has neither the role operate, nor train where the daemon has
-            flight.train_may_mix.
+                flight.train_may_mix.
             ValueError: If a weight is not a number from 0 to 1e9.
         """
         body: dict[str, Any] = {}

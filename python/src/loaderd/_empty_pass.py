@@ -38,7 +38,7 @@ class EmptyPassLog:
             "no steps left to read: run %s ended at step %d, and reading starts there. To train on its documents "
             "again, use a new run (loaderd serve"
             " --run NAME). To train on documents published later, start the source of a new run at the first of them "
-            "(docs/how-to/mixtures.md)",
+            "(docs/how-to/mixtures.md#select-documents)",
             run,
             step,
         )

@@ -142,8 +142,7 @@ def serve(
         seal: Whether the run is sealed once the documents are published, so that it packs all of them and ends. By
             default it is if documents are given.
         settings: The daemon's settings by name, such as {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}.
-        LOADERD_
-            settings of the environment are ignored.
+            LOADERD_ settings of the environment are ignored.
         config: A file of settings.
         publish: Options of `loaderd.publish`, such as `{"chat": tokenizer}`.
         program: The daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on the

@@ -218,8 +218,7 @@ class Step:
 
         Returns:
             [rows, L] of the column's configured type, with the column's fill where a document has no value. It is a
-            view when
-            the step has one part, else a copy.
+            view when the step has one part, else a copy.
 
         Raises:
             KeyError: If the client does not request the column.
@@ -304,8 +303,8 @@ class Step:
 
         Args:
             form: "unshifted" gives the token itself, for models that shift labels; the first token of a segment has
-            none, so
-                that no document predicts the beginning of the next. "shifted" gives the next token of the same segment.
+                none, so that no document predicts the beginning of the next. "shifted" gives the next token of the same
+                segment.
 
         Returns:
             int32 [rows, L].

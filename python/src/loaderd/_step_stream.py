@@ -102,8 +102,7 @@ class StepStream(Iterator[Step]):
             peer: The number of this process among those that read as the same rank.
             session: Identifies the client to the daemon: streams of one session replace each other.
             first: The first step that the client has read, `step` by default: its job retains documents from that step
-            until it
-                commits.
+                until it commits.
             timeout: Seconds without a step after which the cause is raised.
             connect_timeout: Seconds without any answer after which UnreachableError is raised.
         """

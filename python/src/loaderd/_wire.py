@@ -1,4 +1,7 @@
-"""The wire format of docs/reference/wire.md: encodes tickets; decodes metadata of record batches and the description of a run."""
+"""The wire format of docs/reference/wire.md.
+
+It encodes tickets, and decodes metadata of record batches and the description of a run.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,8 @@ class Metadata:
         bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
         if bad or not isinstance(run, str):
             raise ProtocolError(
-                f"metadata of a batch: {', '.join(bad) or 'run'}: missing or invalid, see docs/reference/wire.md: {body}"
+                f"metadata of a batch: {', '.join(bad) or 'run'}: missing or invalid, see docs/reference/wire.md: "
+                f"{body}"
             )
         sources = _source_counts(body["sources"]) if "sources" in body else None
         return cls(run=run, sources=sources, weighted=body.get("weighted") is True, **numbers)  # type: ignore[arg-type]
@@ -152,7 +156,9 @@ def _source_counts(body: Any) -> dict[str, SourceCount]:
     try:
         counts = {str(name): (c["tokens"], c["loss_tokens"]) for name, c in body.items()}
     except (AttributeError, KeyError, TypeError) as error:
-        raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/reference/wire.md: {body!r:.200}") from error
+        raise ProtocolError(
+            f"metadata of a batch: sources: invalid, see docs/reference/wire.md: {body!r:.200}"
+        ) from error
     if any(type(n) is not int or n < 0 for c in counts.values() for n in c):
         raise ProtocolError(f"metadata of a batch: sources: invalid, see docs/reference/wire.md: {body!r:.200}")
     return {name: SourceCount(*c) for name, c in counts.items()}
@@ -251,9 +257,8 @@ class RunStatus:
         limits: The name of the bottleneck stage.
         planned: The number of planned steps.
         ended: Whether no step follows.
-        figures: The whole answer of the action `status` (docs/reference/wire.md): rates, stages, sources, ranks, committing jobs,
-        daemons,
-            dead letters, events.
+        figures: The whole answer of the action `status` (docs/reference/wire.md): rates, stages, sources, ranks,
+            committing jobs, daemons, dead letters, events.
     """
 
     run: str
@@ -325,8 +330,7 @@ class RunInfo:
         daemons: The addresses of its live daemons, if it has several.
         run_id: Distinguishes the run from another one with its name; empty before the run has begun.
         sources: The names of its sources: number n of `Step.source_ids` and `batch["sources"]` is `sources[n]`. A
-        source
-            that is added later is appended.
+            source that is added later is appended.
         length: The number of steps that the run will have; None while unknown.
         columns: The columns that the daemon sends.
         ahead: The daemon's serve.ahead.

@@ -2,7 +2,7 @@
 
 Tokenized documents carry it (the header Loaderd-Tokenizer), a run names it, and `loaderd tokenize --fingerprint` prints
 it. It does not depend on the layout of a file: the order of keys, white space, the spelling of merges, explicit
-defaults, and merges that can never apply. docs/how-to/tokenizers.md specifies it.
+defaults, and merges that can never apply. The Go package comment tokenizer/internal/fingerprint/doc.go specifies it.
 """
 
 from __future__ import annotations
@@ -56,12 +56,11 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
 
     Args:
         tokenizer: The path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
-        tokenizer
-            of `transformers`, or a `tiktoken.Encoding`. Truncation and padding that are set on a `tokenizers.Tokenizer`
-            count. Those of a fast tokenizer do not, because they are chosen per call: leave them off.
+            tokenizer of `transformers`, or a `tiktoken.Encoding`. Truncation and padding that are set on a
+            `tokenizers.Tokenizer` count. Those of a fast tokenizer do not, because they are chosen per call: leave them
+            off.
         special_as_text: Whether special tokens written in a text are encoded as text. By default a
-        `tokenizers.Tokenizer`
-            determines it (encode_special_tokens).
+            `tokenizers.Tokenizer` determines it (encode_special_tokens).
         add_special_tokens: Whether ids include those that the post-processor adds (BOS, EOS).
 
     Raises:

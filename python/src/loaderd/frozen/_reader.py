@@ -35,8 +35,8 @@ class Frozen(Iterator[Step]):
     """Iterates over the steps that `loaderd run export` has written into a folder.
 
     Every rank gets byte for byte what `loaderd.Client` with the same arguments got. For any world size W, rank r has
-    rows [r*R/W, (r+1)*R/W) of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a stored
-    `state_dict()`, continues there, on any number of ranks.
+    rows `[r*R/W, (r+1)*R/W)` of the R rows of a step. A reader with `step=next_step`, or `load_state_dict()` of a
+    stored `state_dict()`, continues there, on any number of ranks.
 
     Attributes:
         folder: The folder.
@@ -158,8 +158,7 @@ class Frozen(Iterator[Step]):
 
         Raises:
             LoaderdError: If the world size does not divide the rows of the step, a file is damaged, or the step has
-            tokens
-                without a loss and the export has no column `loss_runs`.
+                tokens without a loss and the export has no column `loss_runs`.
             ProtocolError: If a token id is outside the run's vocabulary.
             StopIteration: After the last step.
         """

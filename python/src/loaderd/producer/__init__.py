@@ -1,4 +1,4 @@
-"""Publishes documents to the daemon's stream, with nats-py (docs/how-to/publish.md)."""
+"""Publishes documents to the daemon's stream, with nats-py (docs/how-to/publish-python.md)."""
 
 from loaderd.producer._chat import Chat
 from loaderd.producer._dataset import Documents, documents

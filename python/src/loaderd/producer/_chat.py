@@ -35,20 +35,15 @@ class Chat:
     Which tokens have a loss:
 
     - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of
-    `return_assistant_tokens_mask=True`,
-      which are the tokens with at least one character between the marks. This holds also where a tokenizer's offsets
-      exclude white space; there transformers loses the mask. `roles` is ignored.
+      `return_assistant_tokens_mask=True`, which are the tokens with at least one character between the marks. This
+      holds also where a tokenizer's offsets exclude white space; there transformers loses the mask. `roles` is ignored.
     - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is the part of the rendered
-    chat
-      between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]` rendered
-      without: the content, tool calls and the end-of-turn token. The header with the role's name has no loss. White
-      space
-      after an end-of-turn token that is one of the tokenizer's added tokens has none either, because no model generates
-      it. Tokens with at least one character of a turn have a loss. A template that renders a turn differently once
-      later
-      messages follow (by removal of the thinking of earlier turns) is an InvalidDocumentError, unless `turns="last"`.
-      So is
-      a template whose generation prompt is not the beginning of an answer.
+      chat between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]`
+      rendered without: the content, tool calls and the end-of-turn token. The header with the role's name has no loss.
+      White space after an end-of-turn token that is one of the tokenizer's added tokens has none either, because no
+      model generates it. Tokens with at least one character of a turn have a loss. A template that renders a turn
+      differently once later messages follow (by removal of the thinking of earlier turns) is an InvalidDocumentError,
+      unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
     - With `turns="last"` only the last of these turns.
     - The end-of-document token has the loss of the last token, or `end_loss`.
 
@@ -88,20 +83,18 @@ class Chat:
             roles: The roles whose turns have a loss. Templates with marks ignore them.
             end_loss: Whether the end-of-document token has a loss; None gives it that of the last token.
             refuse_special: Whether special tokens that are spelled out in a message are an InvalidDocumentError;
-            otherwise
-                they become special tokens, as with transformers. So are other added tokens that the template names, in
-                messages of roles outside `roles`: an assistant may write <think>, a user may not.
+                otherwise they become special tokens, as with transformers. So are other added tokens that the template
+                names, in messages of roles outside `roles`: an assistant may write `<think>`, a user may
+                not.
             as_tokens: Whether a document is the tokens. These are always correct, and only runs of this tokenizer, by
-            its
-                fingerprint, accept them.
+                its fingerprint, accept them.
             **arguments: Arguments of the template, such as `enable_thinking=False`. A template that writes today's date
                 renders another document of the same chat tomorrow: pass it the date (`date_string="26 Jul 2024"`).
 
         Raises:
             TypeError: If the tokenizer is not a fast one of transformers.
             ValueError: If the tokenizer has no template and none is given, an argument has another value, or `end_loss`
-            is
-                given with `as_tokens`.
+                is given with `as_tokens`.
         """
         if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
             kind = type(tokenizer)
@@ -172,7 +165,7 @@ class Chat:
         Args:
             messages: Dicts with `role` and usually `content`.
             tools: The tools that the template offers, as objects or as one JSON text, the form in which datasets store
-            them.
+                them.
             arguments: Additional arguments of the template.
 
         Returns:

@@ -177,12 +177,9 @@ def documents(
         domain: The document's domain.
         meta: One column, several columns, or a function that returns the dict.
         tokenizer: An object of transformers, tokenizers or tiktoken, by which the text is tokenized here, without
-        special
-            tokens and without a limit: the daemon appends the end-of-document token. A special token that is spelled
-            out
-            in the text becomes that token; with tiktoken it becomes plain text. With `encode` or `ids`, the tokenizer
-            or
-            its fingerprint identifies their tokens.
+            special tokens and without a limit: the daemon appends the end-of-document token. A special token that is
+            spelled out in the text becomes that token; with tiktoken it becomes plain text. With `encode` or `ids`, the
+            tokenizer or its fingerprint identifies their tokens.
         chat: A Chat or a tokenizer of transformers, which renders `messages`.
         encode: Any other function from texts to token ids.
         batch_size: How many documents are tokenized at a time, 1 or more.

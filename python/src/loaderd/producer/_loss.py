@@ -1,4 +1,4 @@
-"""Validates a document's loss: parts of a text, tokens that have a loss, and weights (docs/how-to/publish.md).
+"""Validates a document's loss: parts of a text, tokens that have a loss, and weights (docs/reference/messages.md).
 
 Pure.
 """

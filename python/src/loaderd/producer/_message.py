@@ -1,4 +1,4 @@
-"""Encodes a producer's document as a message of the wire format (docs/how-to/publish.md).
+"""Encodes a producer's document as a message of the wire format (docs/reference/messages.md).
 
 Pure.
 """

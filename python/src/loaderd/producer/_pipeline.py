@@ -55,6 +55,7 @@ class Published:
     """Counts of confirmed documents: stored by the server, on its disk."""
 
     documents: int = 0
+    """Documents that were stored."""
     bytes: int = 0
     """Payload bytes of those documents."""
     duplicates: int = 0
@@ -75,14 +76,17 @@ class PublishOptions(TypedDict, total=False):
     """Options of all publishing functions; each has a default."""
 
     subject: str
-    """The daemon's `stream.subject`: documents go to <subject>.<source>. Default "docs"."""
+    """The daemon's `stream.subject`: documents go to `<subject>.<source>`. Default "docs"."""
     credentials: str | os.PathLike[str] | None
     """NATS credentials file (.creds); needs the package nkeys."""
     nkey: str | os.PathLike[str] | None
     """File with an NKey seed; needs the package nkeys."""
     user: str | None
+    """NATS user, with `password`."""
     password: str | None
+    """Password of `user`."""
     token: str | None
+    """NATS token, or the content of the daemon's producer.token."""
     tls: TLS | ssl.SSLContext | None
     """Authorities and certificates. None trusts the system's authorities if the URL is tls:// or the server requires
     TLS."""
@@ -116,7 +120,8 @@ class PublishOptions(TypedDict, total=False):
     """Maximum seconds that publishing waits at its end while runs still read, to count what they skip
     (`Published.runs`); 0 disables it. Default 10."""
     trace: float
-    """Share of the documents that are traced to the ranks, if daemons trace (docs/how-to/monitor.md): 0 to 1, default 0."""
+    """Share of the documents that are traced to the ranks, 0 to 1, if daemons trace (docs/how-to/monitor.md#traces).
+    Default 0."""
 
 
 class SendPipeline:

@@ -159,13 +159,11 @@ def publish(
 
     - `text`;
     - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a
-    loss
-      are model input but not trained on;
+      loss are model input but not trained on;
     - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need the option `chat`;
     - `ids`, optionally with `loss` (a bool per token) or `loss_runs` (lengths of alternating runs of tokens with and
       without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has).
-      Token
-      ids need `tokenizer`;
+      Token ids need `tokenizer`;
 
     and optionally `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 

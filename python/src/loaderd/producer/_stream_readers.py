@@ -29,6 +29,7 @@ class RunIntake:
     """What a run read of the document stream during a publish: documents of all producers."""
 
     run: str
+    """The run's name."""
     read: int
     """Documents, used or not."""
     skipped: Mapping[str, int]

@@ -33,8 +33,7 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
 
     Raises:
         InvalidDocumentError: If no such cut exists: a token holds characters of both sides, or `encode` returns other
-        ids
-            for a part than for the same characters within the text.
+            ids for a part than for the same characters within the text.
     """
     n = len(whole.ids)
     bounds = [0, *(i for i in range(1, n) if whole.loss[i] != whole.loss[i - 1]), n]

@@ -1,4 +1,4 @@
-"""Selects the documents to trace, and their traces: W3C trace context (docs/how-to/monitor.md)."""
+"""Selects the documents to trace, and their traces: W3C trace context (docs/how-to/monitor.md#traces)."""
 
 from __future__ import annotations
 

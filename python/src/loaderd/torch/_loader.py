@@ -382,8 +382,7 @@ class StepLoader(IterableDataset[Batch]):
 
         Args:
             step: The first step that the checkpoint does not cover. By default it is that of the last state that was
-            taken or
-                restored here, never that of batches which no state covers.
+                taken or restored here, never that of batches which no state covers.
 
         Returns:
             The step before which every job has committed.
@@ -402,13 +401,10 @@ class StepLoader(IterableDataset[Batch]):
 
         Args:
             weights: Weights by source, relative to each other, 0 to 1e9. A source that is not named keeps its current
-            share as
-                weight.
+                share as weight.
             once: Whether the run's plan has one change per position of the loader. A trainer that was killed, resumes
-            from its
-                checkpoint and repeats a decision then gets the recorded change (`again`), regardless of the weights in
-                its new
-                request.
+                from its checkpoint and repeats a decision then gets the recorded change (`again`), regardless of the
+                weights in its new request.
 
         Returns:
             The first step that can differ (earlier ones are planned), and the share that each source is to have.
@@ -417,7 +413,7 @@ class StepLoader(IterableDataset[Batch]):
             ValueError: If a weight is not a number from 0 to 1e9.
             InvalidTicketError: If no mixture can have the weights, or all sources are exhausted.
             ForbiddenError: If the caller has neither the role operate, nor train where the daemon has
-            flight.train_may_mix.
+                flight.train_may_mix.
         """
         return MixtureChange.decode(self._client.connect().mix(weights, decided=self._state.step if once else None))
 

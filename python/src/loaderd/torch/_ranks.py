@@ -35,7 +35,7 @@ class RankInfo(NamedTuple):
         world_size: The number of ranks.
         source: Where both were found.
         peer: Distinguishes the processes of a rank: the process's global rank if more processes than ranks exist, else
-        0.
+            0.
     """
 
     rank: int

@@ -135,8 +135,7 @@ def writer(logger: object) -> Write:
 
     Args:
         logger: A logger of Lightning (`log_metrics`), TensorBoard (`add_scalar`) or Weights & Biases (`log`), or a
-        function
-            of (dict, step).
+            function of (dict, step).
 
     Raises:
         TypeError: If the logger is none of them.

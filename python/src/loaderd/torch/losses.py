@@ -18,10 +18,8 @@ def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None 
 
     Args:
         losses: One value per token, as `cross_entropy(..., reduction="none")` returns them, flat or not. rows * L
-        values
-            belong to the labels of the batch. rows * (L - 1) values belong to unshifted labels without each row's
-            first,
-            as a model that shifts labels has them. Values at labels of -100 do not count.
+            values belong to the labels of the batch. rows * (L - 1) values belong to unshifted labels without each
+            row's first, as a model that shifts labels has them. Values at labels of -100 do not count.
         batch: A batch with `labels` and `sources`, [rows, L].
         count: The number of sources; None means `batch["num_sources"]`, which is the same on every rank. Sources with a
             number from `count` on are ignored.

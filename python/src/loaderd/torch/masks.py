@@ -144,14 +144,12 @@ def varlen(
     Args:
         batch: A batch with `cu_seqlens` and `max_seqlen`.
         names: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which
-        take
-            q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
+            take q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
             `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and
             determines itself whether it is causal.
         causal: Whether a token sees only itself and earlier tokens.
         max_seqlen: An upper bound in tokens in place of the batch's longest segment. The row length L is such a bound,
-        and
-            prevents `torch.compile` from recompiling for every new value.
+            and prevents `torch.compile` from recompiling for every new value.
 
     Raises:
         KeyError: If the loader's `fields` omit `cu_seqlens` or `max_seqlen`.
@@ -189,13 +187,12 @@ def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[
 
     Args:
         forward: Returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes
-        them.
+            them.
         batch: A batch with `input_ids` and `position_ids`.
 
     Raises:
         ValueError: If outputs depend on another segment, if they do not depend on `input_ids` at all, or if no row of
-        the
-            batch has two segments.
+            the batch has two segments.
         KeyError: If the loader's `fields` omit `input_ids` or `position_ids`.
     """
     ids, positions = batch["input_ids"], batch["position_ids"]
