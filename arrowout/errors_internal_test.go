@@ -15,6 +15,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
@@ -81,6 +82,22 @@ func TestErrorPage_HasEveryReasonWithItsCode(t *testing.T) {
 		if !want[r] {
 			t.Errorf("docs/reference/errors.md has %s, which nothing sends", r)
 		}
+	}
+}
+
+// The remedy of every reason is found by its name.
+func TestTroubleshootingPage_HasHeadingPerReason(t *testing.T) {
+	want := reasonsIn(t, "../loader/fault/fault.go")
+	page, err := os.ReadFile("../docs/how-to/troubleshooting.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var have []string
+	for _, heading := range regexp.MustCompile("(?m)^### ([A-Z_]+)$").FindAllStringSubmatch(string(page), -1) {
+		have = append(have, heading[1])
+	}
+	if diff := cmp.Diff(slices.Sorted(maps.Keys(want)), have); diff != "" {
+		t.Errorf("headings of docs/how-to/troubleshooting.md, -want +got:\n%s", diff)
 	}
 }
 

@@ -125,7 +125,7 @@ func rules(t *testing.T) (all []rule) {
 	return all
 }
 
-var anchor = regexp.MustCompile(`: docs/monitoring\.md#([a-z]+)$`)
+var anchor = regexp.MustCompile(`: docs/how-to/monitor\.md#([a-z]+)$`)
 
 // Every alert states the problem and the action, has an explanation on the page, and has a test.
 func TestAlerts_HaveActionPageAndTest(t *testing.T) {

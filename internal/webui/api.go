@@ -179,7 +179,7 @@ func (p *Page) serveSingleResult(w http.ResponseWriter, q *http.Request, action 
 
 func (p *Page) serveNotFound(w http.ResponseWriter, q *http.Request) {
 	writeError(w, &fault.Error{Reason: unsupported, Message: fmt.Sprintf("there is no %s %.100q", q.Method, q.URL.Path),
-		Advice: "docs/how-to/live-page.md names what there is"})
+		Advice: "docs/how-to/live-page.md#json-api lists the requests"})
 }
 
 // queryValues returns the values of the query, which must not contain keys other than keys.

@@ -52,7 +52,7 @@ func assetHandler() http.Handler {
 		a, there := all[q.URL.Path]
 		if !there || q.Method != http.MethodGet && q.Method != http.MethodHead {
 			writeError(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there",
-				Advice: "open / for its page; docs/how-to/live-page.md names the rest"})
+				Advice: "open / for its page; docs/how-to/live-page.md#json-api lists the rest"})
 			return
 		}
 		h := w.Header()

@@ -30,7 +30,7 @@ type Finding struct {
 	Rank          *Rank // the first of these ranks; nil if none is recorded
 }
 
-// Timeouts of a judgement. docs/how-to/operate.md has the table.
+// Timeouts of a judgement. docs/how-to/troubleshooting.md#rank_missing has the table.
 const (
 	warnAfter          = 5 * time.Second
 	criticalAfter      = 10 * time.Second

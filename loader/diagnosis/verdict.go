@@ -282,7 +282,7 @@ func (m *judgement) runningVerdict() Verdict {
 	if m.w.Report.StreamProblem != "" {
 		v.Health, v.Detail = Failing, m.w.Report.StreamProblem
 		v.Sentence += "; something is wrong with the document stream"
-		v.Advice = "see what it is, and docs/how-to/operate.md under Health"
+		v.Advice = "see what it is, and docs/how-to/troubleshooting.md#the-document-stream-was-changed"
 	}
 	if n := r.Undecodable / max(r.Documents, 1e-9); n >= .05 {
 		v.Sentence += fmt.Sprintf("; %.0f %% of the documents cannot be decoded", 100*n)

@@ -31,7 +31,8 @@ func CheckStream(run string, planned, s plan.Stream) error {
 	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
 		Advice: "set stream.name back, or restore the stream from its backup and give the copy its former time " +
-			"(docs/how-to/cluster.md, Backups); to train on the present documents, begin a new run (another run name)",
+			"(docs/how-to/operate.md#back-up-and-restore); to train on the present documents, begin a new run " +
+			"(another run name)",
 		Facts: map[string]string{"run": run, "plan_stream": planned.Name,
 			"plan_stream_created": planned.Created.UTC().Format(time.RFC3339Nano),
 			"stream":              s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}

@@ -56,7 +56,8 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 		secret = auth.RandomSecret()
 		if err = auth.WritePrivate(name, []byte(secret+"\n")); err == nil {
 			log.Warn("created the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
-				"do", "copy the file to the data folders of the other members before they start (docs/how-to/cluster.md)")
+				"do", "copy the file to the data folders of the other members before they start "+
+					"(docs/how-to/cluster.md#embedded-servers)")
 		}
 	case err == nil && len(secret) < minSecret:
 		err = fmt.Errorf("%s holds %d characters: want %d at least", name, len(secret), minSecret)
