@@ -226,6 +226,7 @@ MOMENT ?=
 .PHONY: bench
 bench: bench-programs ## measure everything with its baselines, into BENCH.json and BENCH.md; ENTRIES="flight splice" selects entries
 	@$(PYTHON) bench/python/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
+	@$(if $(filter docs/%,$(BENCH)),bin/charts -run $(BENCH).json -folder $(dir $(BENCH))img)
 
 .PHONY: bench-programs
 bench-programs: build
@@ -307,10 +308,10 @@ bench-culprits: build ## record the reports on a rank or full stream that blocks
 		docs/results/culprits.md $(CULPRITS)
 
 .PHONY: bench-peers
-bench-peers: ## compare packing with TRL, Grain, OLMo-core, LLM Foundry, Axolotl and torchtune
+bench-peers: ## compare packing with six libraries, into docs/results/peers.md; flags print instead: PEERS="--only grain"
 	@$(GO) -C bench build -o $(CURDIR)/bin/peers ./peers && \
 	venv=$(call environment_of,peers) && \
-	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/peers/run.py --loaderd bin/peers
+	PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" bench/python/peers/run.py --loaderd bin/peers $(or $(PEERS),--page docs/results/peers.md)
 
 TOKENIZERS_VENV = $(call environment_of,tokenizers)/bin/python
 
@@ -328,8 +329,8 @@ bench-loading: ## compare tokenizer loading on one core with Hugging Face tokeni
 	PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/tokenizers/loading.py $(LOADING)
 
 .PHONY: bench-chats
-bench-chats: ## compare the loss masks of the same chats in TRL, Axolotl and loaderd
-	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/chats/run.py
+bench-chats: ## compare the loss masks of the same chats in TRL, Axolotl and loaderd, into docs/results/chats.md
+	@venv=$(VENV) && PYTHONDONTWRITEBYTECODE=1 "$$venv" bench/python/chats/run.py docs/results/chats.md
 
 COLUMNS ?=
 
@@ -364,12 +365,13 @@ bench-import: build ## compare every format of loaderd import with its original 
 	"$$venv/bin/python" bench/python/formats/run.py --loaderd $(BIN) $(FORMATS)
 
 .PHONY: bench-mixtures
-bench-mixtures: ## compare mixtures, their changes and epochs with six libraries, 30 minutes; flags: MIXTURES
+bench-mixtures: ## compare mixtures with six libraries, into docs/results/mixture-peers.md, 30 minutes; flags print instead: MIXTURES
 	@$(GO) -C bench build -o $(CURDIR)/bin/mixing ./mixing && \
 	venv=$(call environment_of,test) && mixtures=$(call environment_of,mixtures) && \
 	site() { "$$1/bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))'; } && \
 	PYTHONPATH="$$(site $$venv):$$(site $$mixtures)" PYTHONDONTWRITEBYTECODE=1 JAX_PLATFORMS=cpu \
-	"$$venv/bin/python" bench/python/mixtures/run.py --loaderd bin/mixing $(MIXTURES)
+	"$$venv/bin/python" bench/python/mixtures/run.py --loaderd bin/mixing \
+		$(or $(MIXTURES),--page docs/results/mixture-peers.md)
 
 PULL ?=
 

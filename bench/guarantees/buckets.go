@@ -19,7 +19,7 @@ import (
 func printShares(ctx context.Context, b *bench, out io.Writer) error {
 	in := arrivals(b.planned)
 	var shares, waits page.Markdown
-	shares.Values("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order",
+	shares.Values("`max_wait`", "steps", "chi-square, whole run", "chi-square of 200 steps, mean", "of a random order",
 		"beyond 9.49 (5 % of random ones)", "tokens of padding", "rows of padding")
 	waits.Values("bucket", "`max_wait`", "tokens packed", "steps served", "oldest row of a step waited, median", "at most",
 		"at most, in steps")

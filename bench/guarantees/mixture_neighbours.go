@@ -25,8 +25,8 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 	in := lengths.LogNormal(n, 1)
 	global := order(n, 1, n)
 	var m page.Markdown
-	m.Values("order", "documents of a block", "documents of a group", "neighbouring rows that share a neighbourhood",
-		"more than shuffled globally", "rows that hold two documents of one", "documents a read")
+	m.Values("order", "documents per block", "documents per group", "neighbouring rows that share a neighbourhood",
+		"excess over a global shuffle", "rows with two documents of one", "documents per read")
 	want, err := b.neighbours(ctx, in, global)
 	if err != nil {
 		return err

@@ -47,8 +47,8 @@ type phase struct {
 var phases = []phase{
 	{"weights as configured", 0, changeAt},
 	{"weights changed", changeAt, restAt},
-	{"code rests", restAt, wakeAt},
-	{"code is back", wakeAt, annealAt},
+	{"code paused", restAt, wakeAt},
+	{"code resumed", wakeAt, annealAt},
 	{"ramp of the schedule", annealAt, annealAt + annealOver},
 	{"annealed", annealAt + annealOver, pictureTokens},
 }
@@ -252,8 +252,8 @@ func annotate(x *plot.Plot, points []point) error {
 		text string
 	}{
 		{12, .12, "code"}, {12, .34, "math"}, {12, .68, "web"},
-		{at(changeAt) + 8, .93, "mix: 45, 15, 40"}, {at(restAt) + 8, .93, "code rests"}, {at(wakeAt) + 8, .93, "it wakes"},
-		{at(annealAt) + 8, .93, "anneal, with a ramp"},
+		{at(changeAt) + 8, .93, "mix: 45, 15, 40"}, {at(restAt) + 8, .93, "code paused"},
+		{at(wakeAt) + 8, .93, "code resumes"}, {at(annealAt) + 8, .93, "anneal, with a ramp"},
 	} {
 		l.XYs = append(l.XYs, plotter.XY{X: t.at, Y: t.y})
 		l.Labels = append(l.Labels, t.text)

@@ -38,8 +38,8 @@ type shape struct {
 // are the worst of several runs; the median is over all of them.
 func printMixtureShares(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
-	m.Values("rows of", "a step", "sources and weights", "steps", "first 100", "last 100", "every 100: median", "most",
-		"excess of one step", "padding")
+	m.Values("row lengths", "step", "sources and weights", "steps", "first 100", "last 100", "every 100: median",
+		"maximum", "excess of one step", "padding")
 	one, several := []int{2048}, []int{1024, 2048, 4096, 8192}
 	equal, long := []float64{1, 1, 1, 1, 1}, []float64{5, 5, 20, 30, 40}
 	twenty, ones := make([]float64, 20), make([]float64, 20)
@@ -115,8 +115,8 @@ func (x *shape) run(seed uint64) *mixed {
 func printMixtureLengths(ctx context.Context, _ *bench, out io.Writer) error {
 	var m page.Markdown
 	m.Values("lengths in a source", "pool", "window", "longest document", "steps", "first 100", "last 100",
-		"every 100: median", "most",
-		"chi-square, whole run", "chi-square of 200 steps, mean", "and of a random order", "beyond 9.49 (5 % of random ones)")
+		"every 100: median", "maximum",
+		"chi-square, whole run", "chi-square of 200 steps, mean", "of a random order", "beyond 9.49 (5 % of random ones)")
 	logNormal := func(sigma float64) func(mean float64, seed uint64) []int32 {
 		return func(mean float64, seed uint64) []int32 {
 			return lengths.LogNormalOf(math.Log(mean)-sigma*sigma/2, sigma, mixedList, seed)

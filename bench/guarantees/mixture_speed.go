@@ -21,7 +21,7 @@ const maxRecord = 1 << 20
 func printMixtureSpeed(ctx context.Context, b *bench, out io.Writer) error {
 	machine := record.ThisMachine()
 	var m page.Markdown
-	m.Values("sources", "order", "documents", "documents/s", "of one stream's", "plan bytes a document",
+	m.Values("sources", "order", "documents", "documents/s", "ratio to one stream", "plan bytes per document",
 		"plan bytes / token bytes")
 	baseline, err := fastest(b.repeats, func() (*pace, error) { return b.streamPace(ctx) })
 	if err != nil {

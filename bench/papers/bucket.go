@@ -20,7 +20,7 @@ var bucketMethod = []table{
 				"loaderd simulate --method bucket --length 2048 --pool 4096 --max-age 16384",
 		}},
 	{name: "beyond-bucket",
-		title: "bucket, rows of 1024 to 16384: pool and max age, and the least that can be; 1M documents",
+		title: "bucket, rows of 1024 to 16384: pool and max age, and the lower bound; 1M documents",
 		print: printBounds, rows: []string{fmt.Sprintf(beyondCommand, million, "bucket", 256, 1024)}},
 }
 
@@ -41,8 +41,8 @@ const (
 // printSingle compares one row length at a time with best fit in descending order, online and offline.
 func printSingle(_ *report, out io.Writer) error {
 	var m page.Markdown
-	m.Row("row length", "bucket, tokens of padding", "could not be less than", "bucket",
-		fmt.Sprintf("bucket, most of %d draws", draws), "bfd", "bfd offline", "oldest document")
+	m.Row("row length", "bucket, tokens of padding", "lower bound", "bucket",
+		fmt.Sprintf("bucket, maximum of %d draws", draws), "bfd", "bfd offline", "oldest document")
 	drawn := make([][]int32, draws)
 	d, _ := lengths.ByName("fineweb-edu")
 	for i := range drawn {
@@ -82,7 +82,7 @@ func leastPadding(tokens int64, row int) int64 { return (int64(row) - tokens%int
 func printBounds(_ *report, out io.Writer) error {
 	in := fineweb(million)
 	var m page.Markdown
-	m.Row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most waiting")
+	m.Row("pool, max age", "r_pad", "r_tru", "r_cat", "oldest document", "median", "most buffered")
 	for _, x := range bucketBounds {
 		r, err := beyond("bucket", beyondBuckets, x.pool, x.maxAge, 0, in)
 		if err != nil {
@@ -98,7 +98,7 @@ func printBounds(_ *report, out io.Writer) error {
 	}
 	shortest, longest := beyondBuckets[0], beyondBuckets[len(beyondBuckets)-1]
 	padding := leastPadding(tokens, shortest)
-	m.Row("least that can be", percent(100*float64(padding)/float64(tokens+padding)),
+	m.Row("lower bound", percent(100*float64(padding)/float64(tokens+padding)),
 		fmt.Sprintf("%.4f %%", 100*longer(in, longest)),
 		fmt.Sprintf("%.3f", float64(len(in))/float64(mostRows(in, shortest, longest))), "", "", "")
 	return m.Print(out)

@@ -26,7 +26,7 @@ const (
 func printMixing(p *report, out io.Writer) error {
 	in := paragraphs()
 	var row, sharing page.Markdown
-	row.Row("window in atoms of a row", "displacement, mean", "displacement, most", "former neighbours apart, mean",
+	row.Row("window in atoms of a row", "displacement, mean", "displacement, maximum", "former neighbours apart, mean",
 		"neighbours of one document", "atoms of a step that share one")
 	head := []string{"atoms of a step that share a document, window in atoms"}
 	for _, atom := range atomSizes {

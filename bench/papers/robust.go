@@ -30,7 +30,7 @@ const robustThreshold = 0.02
 // with the methods that support them.
 func printRobust(_ *report, out io.Writer) error {
 	var m page.Markdown
-	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row",
+	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents per row",
 		"oldest document")
 	for _, name := range robustLengths {
 		d, _ := lengths.ByName(name)

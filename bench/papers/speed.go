@@ -81,7 +81,7 @@ func printMethodSpeed(_ *report, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Row("method", "documents/s", "times bucket's")
+	m.Row("method", "documents/s", "ratio to bucket")
 	for i, x := range rows {
 		m.Row(x.title(x.pool), perSecond(float64(len(in))/s[i]), times(s[len(s)-1]/s[i]))
 	}

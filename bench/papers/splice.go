@@ -33,7 +33,7 @@ func printSpliceCorpus(p *report, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Row("folders", "documents", "tokens (gpt2)", "tokens a document", "row", "SHA-256 of ids and paths")
+	m.Row("folders", "documents", "tokens (gpt2)", "tokens per document", "row", "SHA-256 of ids and paths")
 	m.Row(fmt.Sprint(r.Corpus.Folders), fmt.Sprint(r.Corpus.Documents), fmt.Sprint(r.Corpus.Tokens),
 		fmt.Sprint(r.Corpus.Tokens/int64(r.Corpus.Documents)), fmt.Sprint(r.Row), r.Corpus.SHA256[:16])
 	return m.Print(out)
@@ -51,7 +51,7 @@ func printPackings(pool int) func(*report, io.Writer) error {
 			return fmt.Errorf("the record has no pool of %d", pool)
 		}
 		var m page.Markdown
-		m.Row("", "neighbour cosine", "times concat's", "same folder", "same file", "near-duplicates", "exponent, MLE",
+		m.Row("", "neighbour cosine", "ratio to concat", "same folder", "same file", "near-duplicates", "exponent, MLE",
 			"exponent, zeta", "padding before the flush", "padding", "documents cut", "tokens dropped", "oldest document")
 		concat := r.Pools[i].Packings[0].Related.NeighbourCosine
 		for _, x := range r.Pools[i].Packings {
@@ -74,7 +74,7 @@ func printSpliceSpeed(p *report, out io.Writer) error {
 		return err
 	}
 	var m page.Markdown
-	m.Row("pool", "", "documents/s", "times bucket's")
+	m.Row("pool", "", "documents/s", "ratio to bucket")
 	for _, pool := range r.Pools {
 		i := slices.IndexFunc(pool.Packings, func(x record.Packing) bool { return x.Variant == "bucket" })
 		if i < 0 {

@@ -59,7 +59,7 @@ var summaryRows = []summaryRow{
 	{"SPLICE", "splice", "exponent of token counts (deviation): concatenation; related documents, pool of 16,384",
 		[]figureCell{{text: "C: 1.593 (.025); 1.512 (.055)"}, {text: "StackExchange: 1.664 (.013); 1.643 (.026)"}},
 		figuresOf("splice-16384", "exponent, MLE", "concat (example packing)", "splice")},
-	{"Beyond Fixed Length", "beyond-fixed-length", "padding; truncation; documents a row",
+	{"Beyond Fixed Length", "beyond-fixed-length", "padding; truncation; documents per row",
 		qualityCells("published", nearestRow), qualityCells("ours", nearestRow)},
 	{"", "", "the same of `bucket`, loaderd's own", nil, qualityCells("ours", bucketRow)},
 }

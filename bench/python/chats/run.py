@@ -3,7 +3,9 @@
 
 Usage:
 
-    $(make -s environment)/bin/python bench/python/chats/run.py
+    $(make -s environment)/bin/python bench/python/chats/run.py [PAGE]
+
+A page's table is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +18,9 @@ from typing import Any
 
 HERE = Path(__file__).resolve().parent
 PYTHON = HERE.parents[2] / "python"
-sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests"), str(HERE)]
+sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests"), str(HERE), str(HERE.parent)]
+
+import marked  # noqa: E402
 
 import chat_masks as masks  # noqa: E402
 from chat_tokenizers import MODELS, TURN_ENDS, with_template  # noqa: E402
@@ -64,14 +68,19 @@ def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: A
     return ", ".join(words)
 
 
-def main() -> None:
+HEAD = """\
+| tokenizer | TRL, marks | Axolotl, marks | loaderd, marks | Axolotl, published | loaderd, published |
+| --- | --- | --- | --- | --- | --- |"""
+
+
+def main(page: str = "") -> None:
     sys.path.append(str(site()))
-    print("| tokenizer | TRL, marks | Axolotl, marks | loaderd, marks | Axolotl, published | loaderd, published |")
-    print("| --- | --- | --- | --- | --- | --- |")
     with tempfile.TemporaryDirectory() as folder:
-        for name, of in MODELS.items():
-            print(compared(name, of, Path(folder)), flush=True)
+        table = "\n".join([HEAD, *(compared(name, of, Path(folder)) for name, of in MODELS.items())])
+    print(table)
+    if page:
+        marked.write(Path(page), {"masks": table})
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -8,25 +8,30 @@ from typing import Any
 Result = dict[str, Any]
 
 KINDS = {
-    "taken": "documents, as they are taken",
-    "steps": "documents, as they are in the steps",
+    "taken": "documents, as planned",
+    "steps": "documents, in the steps",
     "documents": "documents",
     "divided": "documents, weights divided by mean lengths",
-    "rows": "rows of one source, cut beforehand",
+    "rows": "rows of one source, cut in advance",
 }
 
 
-def markdown(results: list[Result], settings: dict[str, Any]) -> str:
+def tables(results: list[Result], settings: dict[str, Any]) -> dict[str, str]:
+    """Returns the tables of the libraries that ran, by their names on the page."""
     there = [r for r in results if "error" not in r]
-    blocks = [shares(there, settings), changes(there), epochs(there), speeds(there)]
+    return {
+        "shares": shares(there, settings),
+        "changes": changes(there),
+        "epochs": epochs(there),
+        "speeds": speeds(there),
+    }
+
+
+def markdown(results: list[Result], settings: dict[str, Any]) -> str:
+    """Returns the tables, the errors of libraries that did not run, and the versions of the others."""
     failed = [f"{r['name']} did not run: {r['error']}" for r in results if "error" in r]
-    return "\n\n".join(
-        [
-            *blocks,
-            *failed,
-            "Versions: " + ", ".join(sorted({r["version"] for r in there if r["version"] != "loaderd"})) + ".",
-        ]
-    )
+    versions = sorted({r["version"] for r in results if "error" not in r and r["version"] != "loaderd"})
+    return "\n\n".join([*tables(results, settings).values(), *failed, f"Versions: {', '.join(versions)}."])
 
 
 def table(head: list[str], rows: list[list[str]]) -> str:
@@ -47,19 +52,13 @@ def shares(results: list[Result], settings: dict[str, Any]) -> str:
 
 
 def changes(results: list[Result]) -> str:
-    head = [
-        "library",
-        "resumed unchanged",
-        "samples that come again",
-        "samples that are lost",
-        "off the new shares behind it",
-    ]
+    head = ["library", "resumed unchanged", "repeated samples", "lost samples", "deviation from the new shares"]
     rows = [
         [
             r["name"],
             "the same samples" if c["same"] else "other samples",
             number(c["repeated"]),
-            "not told" if c["lost"] is None else number(c["lost"]),
+            "unknown" if c["lost"] is None else number(c["lost"]),
             percent(c["off"]),
         ]
         for r in results
@@ -71,9 +70,9 @@ def changes(results: list[Result]) -> str:
 def epochs(results: list[Result]) -> str:
     head = [
         "library",
-        "neighbours in the corpus that come next to each other",
-        "places with the same document in the second epoch",
-        "documents that come twice in the first",
+        "neighbours in the corpus that stay adjacent",
+        "positions with the same document in both epochs",
+        "documents repeated in the first epoch",
     ]
     return table(
         head, [[f"{r['name']}: {how}", *map(percent, values)] for r in results for how, values in r["epochs"].items()]
@@ -83,7 +82,7 @@ def epochs(results: list[Result]) -> str:
 def speeds(results: list[Result]) -> str:
     base = next((r["speed"] for r in results if r["name"] == "loaderd"), math.nan)
     return table(
-        ["library", "samples/s", "of loaderd's"],
+        ["library", "samples/s", "ratio to loaderd"],
         [[r["name"], number(round(r["speed"], -3)), f"{r['speed'] / base:.2f}"] for r in results],
     )
 

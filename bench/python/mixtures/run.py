@@ -18,6 +18,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import marked
+
 import mixers
 import mixture_tables
 import order_figures as figures
@@ -134,7 +137,10 @@ def main() -> None:
     flags.add_argument("--only", default="", help="only libraries whose name contains this")
     flags.add_argument("--quick", action="store_true", help="few samples, to check that it runs")
     flags.add_argument("--json", type=Path, help="file for all figures")
+    flags.add_argument("--page", type=Path, help="page whose tables are replaced, if all libraries run")
     args = flags.parse_args()
+    if args.page and (args.only or args.quick):
+        flags.error("--page needs all libraries and samples: it excludes --only and --quick")
     s = SETTINGS | (QUICK if args.quick else {})
     with tempfile.TemporaryDirectory() as folder:
         results = [Loaderd(args.loaderd.resolve(), Path(folder)).measure(s)]
@@ -145,6 +151,10 @@ def main() -> None:
     if args.json:
         args.json.write_text(json.dumps({"settings": s, "results": results}, indent=1))
     print(mixture_tables.markdown(results, s))
+    if args.page:
+        if any("error" in r for r in results):
+            sys.exit(f"{args.page} is unchanged: not all libraries ran")
+        marked.write(args.page, mixture_tables.tables(results, s))
 
 
 if __name__ == "__main__":

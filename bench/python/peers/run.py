@@ -26,6 +26,9 @@ from typing import Any
 
 import numpy as np
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+import marked
+
 import loaderd_packing
 import table
 from documents import Documents
@@ -119,8 +122,11 @@ def main() -> None:
     p.add_argument("--row", type=int, default=2048, help="row length in tokens")
     p.add_argument("--only", default="", help="only packers whose name contains this, ignoring case")
     p.add_argument("--json", type=Path, help="also write the figures to this file, after each packer")
+    p.add_argument("--page", type=Path, help="page whose tables are replaced")
     p.add_argument("--packer", help="print no table: measure this packer alone, in this process")
     a = p.parse_args()
+    if a.page and a.only:
+        p.error("--page needs all packers: it excludes --only")
     if a.packer:
         packer = next(x for x in packers() if x.name == a.packer)
         a.json.write_text(json.dumps(measure(packer, a.lengths, a.row)))
@@ -136,6 +142,8 @@ def main() -> None:
             if a.json:
                 a.json.write_text(json.dumps(results, indent=2) + "\n")
     print(table.markdown(results))
+    if a.page:
+        marked.write(a.page, table.tables(results))
 
 
 if __name__ == "__main__":

@@ -8,15 +8,20 @@ from typing import Any
 Result = dict[str, Any]
 
 
-def markdown(results: list[Result]) -> str:
+def tables(results: list[Result]) -> dict[str, str]:
+    """Returns the tables by their names on the page."""
     ours = [r for r in results if r["package"] == "loaderd"]
     theirs = [r for r in results if r["package"] != "loaderd"]
-    blocks = [table(FIGURES, (figures(r) for r in results))]
+    named = {"figures": table(FIGURES, (figures(r) for r in results))}
     if ours and theirs:
-        blocks.append(table(BESIDE, (beside(r, nearest(ours, r)) for r in theirs)))
-    if theirs:
-        blocks.append(f"Versions: {', '.join(sorted({r['package'] for r in theirs}))}.")
-    return "\n\n".join(blocks)
+        named["nearest"] = table(NEAREST, (compared(r, nearest(ours, r)) for r in theirs))
+    return named
+
+
+def markdown(results: list[Result]) -> str:
+    """Returns the tables and the versions of the packers."""
+    versions = sorted({r["package"] for r in results if r["package"] != "loaderd"})
+    return "\n\n".join([*tables(results).values(), *([f"Versions: {', '.join(versions)}."] if versions else [])])
 
 
 def table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -56,7 +61,7 @@ def figures(r: Result) -> tuple[str, ...]:
     )
 
 
-BESIDE = (
+NEAREST = (
     "packer",
     "nearest setting of loaderd",
     "padding: packer, loaderd",
@@ -66,7 +71,7 @@ BESIDE = (
 )
 
 
-def beside(r: Result, ours: Result) -> tuple[str, ...]:
+def compared(r: Result, ours: Result) -> tuple[str, ...]:
     times = ours["moved"] / r["moved"]
     return (
         r["name"],

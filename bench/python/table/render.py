@@ -54,12 +54,18 @@ baseline. Compare ratios, because absolute figures depend on the machine.
 | splice | documents per second of processor time | `bucket` in the same process |
 | cores | processor time per MB with up to 16 workers on two cores | one worker |
 
-The [lab notebook](../../bench/notes/README.md) has earlier measurements, other machines and rejected alternatives.
+The [lab notebook](../../bench/notes/README.md) has further measurements, other machines and rejected alternatives.
 Other results: [papers](papers.md), [other packers](peers.md), [mixtures](mixtures.md), [floods](security.md).
 
 ## Last run
 
-{machine}. {date}, revision {revision}, {seconds:.0f} s."""  # noqa: E501 - lines of a page
+{machine}. {date}, revision {revision}, {seconds:.0f} s. The bars are the ratios, inverted where lower is better.
+
+![Encoding: each tokenizer against the fastest other library](img/bench-encoding.svg)
+
+![Serving: Flight and waits against a raw socket, StepLoader against a memory-mapped DataLoader](img/bench-serving.svg)
+
+![Start and memory, against the imports of Python and Hugging Face tokenizers](img/bench-start.svg)"""  # noqa: E501 - lines of a page
 
 
 def lines_of(run: Run) -> list[Measure]:
