@@ -332,7 +332,7 @@ func (s *memSource) Status() document.SourceStatus {
 	last := s.docs.state().Last
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	status := document.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered}
+	status := document.SourceStatus{Last: last, Fetched: s.next - 1, Delivered: s.delivered, ConfirmedAt: time.Now()}
 	if status.Fetched == last {
 		status.DrySince = s.dry
 	}

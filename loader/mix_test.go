@@ -13,6 +13,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
+	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/mixture"
@@ -307,6 +308,37 @@ func TestMix_SourcesBeginAtConfiguredStart(t *testing.T) {
 	w.config.Sources["new"] = x
 	_, stop = w.start(t)
 	must(t, stop())
+}
+
+// A document that the seal names and the reader does not know yet is lost only if the stream confirms it. The state of
+// a stream can be seconds old, for example while a large document is transferred.
+func TestSeal_LostDocumentIsConfirmedByStream(t *testing.T) {
+	for _, confirms := range []bool{false, true} {
+		bubble(t, fmt.Sprintf("confirmed: %v", confirms), func(t *testing.T) {
+			w := newFixture(config("concat"))
+			w.docs.lengths(slices.Repeat([]int{16}, 40)...)
+			began := time.Now()
+			w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
+				s := document.SourceStatus{DrySince: began, ConfirmedAt: began}
+				if confirms {
+					s.ConfirmedAt = time.Now()
+				}
+				return s
+			}})
+			run, stop := w.start(t)
+			if _, err := run.Seal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(time.Minute)
+			want := fault.Reason("")
+			if confirms {
+				want = fault.DocumentLost
+			}
+			if err := stop(); reason(err) != want {
+				t.Errorf("after a minute: %v, want reason %q", err, want)
+			}
+		})
+	}
 }
 
 // A daemon and an audit refuse a plan with documents that a source no longer holds.

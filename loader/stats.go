@@ -62,8 +62,8 @@ type Stats struct {
 	Streams []state.StreamFill `json:"streams,omitempty"`
 	// StreamProblem is the problem of a reachable document stream; empty if none.
 	StreamProblem string `json:"stream_trouble,omitempty"`
-	// PackingCounters has the counters of the packing method: for splice, how rows ended, see docs/explanation/splice.md. It must not
-	// be changed.
+	// PackingCounters has the counters of the packing method: for splice, how rows ended, see
+	// docs/explanation/splice.md. It must not be changed.
 	PackingCounters map[string]int64 `json:"packing,omitempty"`
 }
 

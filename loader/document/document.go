@@ -57,11 +57,13 @@ type SourceStatus struct {
 	Fetched   uint64 `json:"fetched"`   // last sequence received
 	Delivered uint64 `json:"delivered"` // last sequence released by the receiver
 	// when the last document of the stream was fetched; zero while more exist
-	DrySince   time.Time `json:"dry_since,omitzero"`
-	DownSince  time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
-	DownReason string    `json:"down_reason,omitempty"`
-	FetchedAt  time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
-	Tokenizing bool      `json:"tokenizing,omitempty"` // the next document to deliver is fetched and not tokenized yet
+	DrySince time.Time `json:"dry_since,omitzero"`
+	// when Last was last requested from the stream. Responses can be slow, for example behind a large document.
+	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
+	DownSince   time.Time `json:"down_since,omitzero"` // when the connection was lost; zero while it is up
+	DownReason  string    `json:"down_reason,omitempty"`
+	FetchedAt   time.Time `json:"fetched_at,omitzero"`  // when the last document was received; zero before the first
+	Tokenizing  bool      `json:"tokenizing,omitempty"` // the next document to deliver is fetched and not tokenized yet
 	// EpochLeft is the number of undelivered documents of an epoch, if the epoch is read in its own order. Fetched and
 	// Delivered then count its documents.
 	EpochLeft uint64 `json:"epoch_left,omitempty"`

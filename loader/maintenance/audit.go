@@ -181,7 +181,7 @@ func (a *auditor) nextFeed(ctx context.Context) (from *feed.Feed, err error) {
 			source, sequence, _ := a.applier.Planner.NextDocument()
 			s := from.Reader.Status()
 			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last &&
-				time.Since(s.DrySince) > feed.LostTimeout {
+				s.ConfirmedAt.Sub(s.DrySince) > feed.LostTimeout {
 				if a.replay.Done && m.Len() > 1 {
 					return nil, nil
 				}

@@ -277,6 +277,7 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 
 // refreshState requests the stream's state and checks that the stream still holds what the reader needs next.
 func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
+	requested := time.Now()
 	info, err := r.log.requestState(ctx)
 	if err != nil {
 		return err
@@ -285,6 +286,9 @@ func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
 		return err
 	}
 	r.observeLast(info.State.LastSeq)
+	r.mu.Lock()
+	r.status.ConfirmedAt = requested
+	r.mu.Unlock()
 	if p == nil {
 		return nil
 	}

@@ -60,6 +60,7 @@ func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 		resultQueue: make(chan *document.Chunk, maxQueuedChunks), spareBuffers: make(chan []message, 4*l.workers)}
 	r.status.Fetched, r.status.Delivered = from-1, from-1
 	r.observeLast(info.State.LastSeq)
+	r.status.ConfirmedAt = time.Now()
 	r.running.Go(func() { r.fetchLoop(ctx) })
 	for range l.workers {
 		r.running.Go(func() { r.runWorker(ctx) })

@@ -55,8 +55,8 @@ func (l *Log) foreignRecordError(position uint64) error {
 			position, l.run,
 			l.store.Config().PlanKeyFile),
 		Advice: "give the file with all keys that the run was written with; if it has them, determine which client can " +
-			"write to the plan's stream and stop it (docs/explanation/security.md), then copy the records before it to a usable " +
-			"plan with loaderd run repair",
+			"write to the plan's stream and stop it (docs/explanation/security.md), then copy the records before it to a " +
+			"usable plan with loaderd run repair",
 		Facts: map[string]string{"run": l.run, "record": strconv.FormatUint(position, 10)}}
 }
 

@@ -27,17 +27,25 @@ func (l *loop) dryDuration() (time.Duration, bool) {
 // checkLostDocuments returns an error instead of waiting for documents that a stream does not hold although the plan
 // was made from them or names them.
 func (l *loop) checkLostDocuments() error {
-	dry, ok := l.dryDuration()
-	if !ok || dry < feed.LostTimeout {
+	if _, ok := l.dryDuration(); !ok {
+		l.missingSince = time.Time{}
 		return nil
 	}
 	source, sequence, _ := l.applier.Planner.NextDocument()
 	m := l.applier.Planner.Mixture()
 	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending flush is placed after documents that existed
 	if !l.isBoundByLog() && !names && !m.Status()[source].Sealed {
+		l.missingSince = time.Time{}
 		return nil
 	}
-	return feed.NewLostError(l.setup.Name, m.Name(source), sequence, l.feeds.Feeds[source].Reader.Status().Last)
+	if l.missingSince.IsZero() {
+		l.missingSince = time.Now()
+	}
+	s := l.feeds.Feeds[source].Reader.Status()
+	if s.ConfirmedAt.Sub(l.missingSince) < feed.LostTimeout { // the stream can have more documents than the reader knows
+		return nil
+	}
+	return feed.NewLostError(l.setup.Name, m.Name(source), sequence, s.Last)
 }
 
 // pauseDry pauses a source that has had no document for Mix.DryAfter, if the other sources share its weight, and

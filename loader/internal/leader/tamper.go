@@ -49,8 +49,8 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s (%s) was written by none of its daemons",
 			at, p.run, what),
-		Advice: "determine which client can write to the plan's stream and stop it (docs/explanation/security.md), then copy the " +
-			"records before it to a usable plan with loaderd run repair",
+		Advice: "determine which client can write to the plan's stream and stop it (docs/explanation/security.md), then " +
+			"copy the records before it to a usable plan with loaderd run repair",
 		Facts: map[string]string{"run": p.run, "record": strconv.FormatUint(at, 10)}}
 }
 
