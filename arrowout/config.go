@@ -1,8 +1,8 @@
 // Package arrowout serves a run to readers: an Arrow Flight server that turns the steps of a run into record batches.
 //
 // It is independent of planning. It requests steps from a Run and lays their tokens out as Arrow columns without
-// copying the ids. It sends them on one long stream per rank. docs/reference/wire.md specifies the format and docs/reference/errors.md
-// lists the error reasons.
+// copying the ids. It sends them on one long stream per rank. docs/reference/wire.md specifies the format and
+// docs/reference/errors.md lists the error reasons.
 package arrowout
 
 import (

@@ -20,7 +20,8 @@ import (
 // Domain is the domain of every ErrorInfo.
 const Domain = "loaderd"
 
-// Code returns the gRPC status code of a reason. docs/reference/errors.md has the table for users; a test compares the two.
+// Code returns the gRPC status code of a reason. docs/reference/errors.md has the table for users; a test compares the
+// two.
 func Code(r fault.Reason) codes.Code {
 	switch r {
 	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,

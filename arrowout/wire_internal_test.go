@@ -71,8 +71,8 @@ func written(t arrow.DataType) string {
 	return t.Name()
 }
 
-// docs/reference/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action with its
-// keys and role, and nothing else.
+// docs/reference/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action
+// with its keys and role, and nothing else.
 func TestWirePage_MatchesCode(t *testing.T) {
 	raw, err := os.ReadFile("../docs/reference/wire.md")
 	if err != nil {
@@ -128,7 +128,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 	if !slices.Equal(named, want) {
 		t.Errorf("docs/reference/wire.md has the actions\n%q, the code has\n%q", named, want)
 	}
-	_, roles, _ := strings.Cut(page, "Callers who are known by name need a role: ")
+	_, roles, _ := strings.Cut(page, "Identities need a role: ")
 	roles, _, _ = strings.Cut(roles, "`operate` for all others")
 	of := map[string]auth.Role{}
 	for role, list := range map[string]string{"read": strings.Split(roles, "`train` for")[0],

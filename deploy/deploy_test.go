@@ -137,7 +137,8 @@ func TestAlerts_HaveActionPageAndTest(t *testing.T) {
 	for _, r := range all {
 		link := anchor.FindStringSubmatch(r.Annotations["do"])
 		if link == nil || link[1] != strings.ToLower(r.Alert) || !strings.Contains(page, "\n### "+r.Alert+"\n") {
-			t.Errorf("%s: do is %q, want it to end in a link to its heading in docs/how-to/monitor.md", r.Alert, r.Annotations["do"])
+			t.Errorf("%s: do is %q, want it to end in a link to its heading in docs/how-to/monitor.md", r.Alert,
+				r.Annotations["do"])
 		}
 		if r.Annotations["summary"] == "" || !slices.Contains([]string{"critical", "warning"}, r.Labels["severity"]) {
 			t.Errorf("%s: summary %q, severity %q", r.Alert, r.Annotations["summary"], r.Labels["severity"])

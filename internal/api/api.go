@@ -1,7 +1,7 @@
 // Package api defines the JSON of the Flight interface: tickets, the metadata of record batches, and the bodies and
 // responses of actions. Server, Go client, web page and commands share the definitions. The actions info and stats
-// respond with loader.Info and loader.Stats. docs/reference/wire.md describes the interface for other languages: fields may be
-// added, but no field may change its name or meaning.
+// respond with loader.Info and loader.Stats. docs/reference/wire.md describes the interface for other languages: fields
+// may be added, but no field may change its name or meaning.
 package api
 
 import (

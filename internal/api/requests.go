@@ -26,7 +26,8 @@ type Run struct {
 	Run string `json:"run,omitempty"`
 }
 
-// MixRequest is the body of mix. Without a change it requests the present state. docs/reference/wire.md describes the keys.
+// MixRequest is the body of mix. Without a change it requests the present state. docs/reference/wire.md describes the
+// keys.
 type MixRequest struct {
 	Run
 	MixChange

@@ -40,7 +40,9 @@ func TestDocs_MetricsPageMatchesCollectors(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	goldentest.Compare(t, "../../../docs/reference/metrics.md", func(w io.Writer) error { return writeMetrics(w, d.metrics) })
+	goldentest.Compare(t, "../../../docs/reference/metrics.md", func(w io.Writer) error {
+		return writeMetrics(w, d.metrics)
+	})
 }
 
 func writeMetrics(w io.Writer, r *prometheus.Registry) error {

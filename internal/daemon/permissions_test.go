@@ -385,8 +385,8 @@ func matrix(t *testing.T, groups [2][]*caller,
 }
 
 // TestDocs_PermissionMatrix makes every call that a daemon registers as every kind of caller, and compares the results
-// with docs/reference/permissions.md. After a new call or a changed result it fails until the page is regenerated with -update
-// and reviewed.
+// with docs/reference/permissions.md. After a new call or a changed result it fails until the page is regenerated with
+// -update and reviewed.
 func TestDocs_PermissionMatrix(t *testing.T) {
 	groups := callers(t)
 	d := groups[0][0].daemon

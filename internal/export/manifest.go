@@ -18,8 +18,8 @@ const ManifestName = "manifest.json"
 
 const manifestVersion = 1
 
-// Manifest describes a folder of steps. docs/how-to/import-export.md documents it. Other programs read it: fields may be added, but
-// no field may change its name or meaning.
+// Manifest describes a folder of steps. docs/how-to/import-export.md documents it. Other programs read it: fields may
+// be added, but no field may change its name or meaning.
 type Manifest struct {
 	Version     int             `json:"version"`
 	Format      Format          `json:"format"`

@@ -10,7 +10,8 @@ import (
 	"loaderd/internal/api"
 )
 
-// consumptionReporter reports the consumption of a ticket's steps to the daemon, as described in docs/reference/wire.md.
+// consumptionReporter reports the consumption of a ticket's steps to the daemon, as described in
+// docs/reference/wire.md.
 type consumptionReporter struct {
 	client *Client
 	ticket api.Ticket

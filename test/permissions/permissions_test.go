@@ -113,8 +113,8 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 	return s.Addr().String()
 }
 
-// A daemon and a producer make all their requests with the permissions that docs/how-to/cluster.md lists. The server refuses
-// nothing.
+// A daemon and a producer make all their requests with the permissions that docs/how-to/cluster.md lists. The server
+// refuses nothing.
 func TestPermissions_ListedOnesSuffice(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
 		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})

@@ -26,9 +26,9 @@ func newRunExportCmd() *cobra.Command {
 		Short: "Export steps of a run to files",
 		Long: `Export steps of a run from its daemon to files. The files have all columns that
 a reader can request. The export can be archived, shared, and used for training
-without a daemon (docs/how-to/import-export.md). The first columns of a row are its step, its
-position in the step and its bucket. Rows of several buckets are in the same
-files.
+without a daemon (docs/how-to/import-export.md). The first columns of a row are
+its step, its position in the step and its bucket. Rows of several buckets are
+in the same files.
 
 The folder has a manifest.json with run, plan, steps, columns, and the files
 with their SHA-256. Finished files are kept. The same command continues where it
