@@ -2,6 +2,8 @@ package cli
 
 import (
 	"io"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"loaderd/internal/cli/command"
@@ -9,11 +11,25 @@ import (
 	"loaderd/internal/manual"
 )
 
-// docs/reference/commands.md equals the help texts of the commands; -update writes it.
-func TestDocs_CommandsPageMatchesHelp(t *testing.T) {
-	goldentest.Compare(t, "../../../docs/reference/commands.md", func(w io.Writer) error {
-		root := NewRootCmd()
-		root.InitDefaultCompletionCmd()
-		return manual.Markdown(w, root, command.FlagUsages)
-	})
+// The pages in docs/reference/commands equal the help texts of the commands; -update writes them.
+func TestDocs_CommandPagesMatchHelp(t *testing.T) {
+	const folder = "../../docs/reference/commands"
+	root := NewRootCmd()
+	root.InitDefaultCompletionCmd()
+	pages := manual.Pages(root, command.FlagUsages)
+	for name, text := range pages {
+		goldentest.Compare(t, filepath.Join("..", folder, name), func(w io.Writer) error {
+			_, err := w.Write(text)
+			return err
+		})
+	}
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if pages[f.Name()] == nil {
+			t.Errorf("%s/%s is not of a command", folder, f.Name())
+		}
+	}
 }

@@ -1,11 +1,10 @@
-// Package manual writes the documentation of a program's command line: a page of Markdown for docs/, and manual pages
-// of section 1.
+// Package manual writes the documentation of a program's command line: pages of Markdown for docs/, and manual pages of
+// section 1.
 package manual
 
 import (
 	"bytes"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -23,38 +22,49 @@ const (
 // FlagUsages lists flags in lines of at most columns characters.
 type FlagUsages func(flags *pflag.FlagSet, columns int) string
 
-// Markdown writes all commands below root, each with its flags and examples, as one page.
-func Markdown(w io.Writer, root *cobra.Command, usages FlagUsages) error {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "# Commands\n\n%s\n\n", prose(root.Long))
-	b.WriteString("`" + root.Name() + " COMMAND --help` prints the same on a terminal.\n\n")
-	b.WriteString("| command | what it does |\n| --- | --- |\n")
-	all := below(root)
-	for _, c := range all {
-		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+// Pages returns the documentation of all commands below root as Markdown, by file name: index.md lists them, and
+// NAME.md describes a command of the first level with those below it.
+func Pages(root *cobra.Command, usages FlagUsages) map[string][]byte {
+	var index bytes.Buffer
+	fmt.Fprintf(&index, "# Commands\n\n%s\n\n", prose(root.Long))
+	index.WriteString("`" + root.Name() + " COMMAND --help` prints the same on a terminal.\n\n")
+	index.WriteString("| command | what it does |\n| --- | --- |\n")
+	pages := map[string][]byte{}
+	for _, first := range below(root) {
+		if first.Parent() != root {
+			continue
+		}
+		page := first.Name() + ".md"
+		var b bytes.Buffer
+		fmt.Fprintf(&b, "# %s\n\n", first.CommandPath())
+		describe(&b, first, usages)
+		fmt.Fprintf(&index, "| [%s](%s) | %s |\n", first.CommandPath(), page, first.Short)
+		for _, c := range below(first) {
+			fmt.Fprintf(&b, "\n## %s\n\n", c.CommandPath())
+			describe(&b, c, usages)
+			fmt.Fprintf(&index, "| [%s](%s#%s) | %s |\n", c.CommandPath(), page,
+				strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
+		}
+		pages[page] = b.Bytes()
 	}
-	for _, c := range all {
-		describe(&b, c, usages)
-	}
-	_, err := w.Write(b.Bytes())
-	return err
+	pages["index.md"] = index.Bytes()
+	return pages
 }
 
 // below returns the visible commands below c, parents first. It omits those of Cobra's completion, one for each shell.
 func below(c *cobra.Command) (all []*cobra.Command) {
+	if c.Name() == "completion" {
+		return nil
+	}
 	for _, x := range c.Commands() {
 		if x.IsAvailableCommand() && x.Name() != "help" {
-			all = append(all, x)
-			if x.Name() != "completion" {
-				all = append(all, below(x)...)
-			}
+			all = append(append(all, x), below(x)...)
 		}
 	}
 	return all
 }
 
 func describe(b *bytes.Buffer, c *cobra.Command, usages FlagUsages) {
-	fmt.Fprintf(b, "\n## %s\n\n", c.CommandPath())
 	text := c.Long
 	if text == "" {
 		text = c.Short + "."

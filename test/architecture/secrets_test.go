@@ -25,7 +25,7 @@ var secretArguments = []*regexp.Regexp{
 }
 
 // TestPages_ShowNoSecretAsArgument searches pages, examples and files for operators. The help texts of commands are
-// in docs/reference/commands.md.
+// in docs/reference/commands.
 func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 	t.Chdir(root)
 	for _, s := range shownSecrets(t, os.DirFS(".")) {
