@@ -67,9 +67,9 @@ func TestFromJSON_RefusesMalformedFiles(t *testing.T) {
 	}
 	whole := edit(func(object) {})
 	for name, c := range map[string]struct{ data, says string }{
-		"empty":       {"", "EOF"},
+		"empty":       {"", "the file is empty"},
 		"null":        {"null", "want a token in base64"},
-		"truncated":   {whole[:len(whole)/2], "unexpected EOF"},
+		"truncated":   {whole[:len(whole)/2], "the file ends within its JSON"},
 		"more behind": {whole + "{}", "follows the object"},
 		"deep": {`{"model":` + strings.Repeat("[", 100_000) + strings.Repeat("]", 100_000) + "}",
 			"depth"},

@@ -65,11 +65,12 @@ func describe(err error) error {
 		return fmt.Errorf("the file ends within its JSON, after %d bytes: copy it again", syntax.ByteOffset)
 	case errors.Is(syntax.Err, jsontext.ErrDuplicateName):
 		return fmt.Errorf("%s has the name %q twice, again at byte %d",
-			cmp.Or(string(syntax.JSONPointer.Parent()), "the file"), syntax.JSONPointer.LastToken(), syntax.ByteOffset)
+			Truncate(cmp.Or(string(syntax.JSONPointer.Parent()), "the file")), Truncate(syntax.JSONPointer.LastToken()),
+			syntax.ByteOffset)
 	}
 	field := ""
 	if syntax.JSONPointer != "" {
-		field = " in " + string(syntax.JSONPointer)
+		field = " in " + Truncate(string(syntax.JSONPointer))
 	}
 	return fmt.Errorf("not valid JSON at byte %d%s: %w", syntax.ByteOffset, field, syntax.Err)
 }
