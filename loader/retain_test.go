@@ -3,6 +3,7 @@ package loader_test
 import (
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"loaderd/loader"
@@ -36,6 +37,7 @@ func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 	}
 	retains := func(t *testing.T, run *loader.Run, want bool) {
 		t.Helper()
+		synctest.Wait() // a checkpoint may still be on its way to the store
 		from, err := run.Needs(t.Context())
 		if err != nil || (from == 1) != want {
 			t.Fatalf("the run needs documents from %d on: %v", from, err)
@@ -182,6 +184,7 @@ func TestRun_ReportsStepsSentPerJob(t *testing.T) {
 	first, _ := w.join(t, cluster, "first")
 	second, _ := w.join(t, cluster, "second")
 	eventually(t, func() bool { return len(first.Info().Daemons) == 2 && len(second.Info().Daemons) == 2 })
+	eventually(t, func() bool { return first.Info().Planned > 5 })
 	r, err := first.Join(state.RankID{Job: "a", World: 1}, 5)
 	if err != nil {
 		t.Fatal(err)
