@@ -4,7 +4,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
@@ -16,11 +15,12 @@ import (
 	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"loaderd/bench/figure"
 )
 
 // area is a chart: the measures whose names begin with one of the prefixes.
@@ -66,9 +66,9 @@ func drawAll(run, folder string) error {
 		return fmt.Errorf("read run: %w", err)
 	}
 	for _, a := range areas {
-		svg, err := a.draw(measures)
+		canvas, err := a.draw(measures)
 		if err == nil {
-			err = os.WriteFile(filepath.Join(folder, "bench-"+a.name+".svg"), svg, 0o644)
+			err = figure.Write(canvas, filepath.Join(folder, "bench-"+a.name+".svg"))
 		}
 		if err != nil {
 			return fmt.Errorf("draw %s: %w", a.name, err)
@@ -104,8 +104,8 @@ var (
 	worseColor  = color.RGBA{R: 0xc4, G: 0x5a, B: 0x28, A: 0xff}
 )
 
-// draw returns a chart as SVG, the first measure on top.
-func (a area) draw(all []measure) ([]byte, error) {
+// draw returns a chart, the first measure on top.
+func (a area) draw(all []measure) (*vgsvg.Canvas, error) {
 	var names []string
 	var better, worse plotter.Values
 	for _, m := range slices.Backward(all) {
@@ -127,9 +127,7 @@ func (a area) draw(all []measure) ([]byte, error) {
 	p.X.Label.Text = "times the baseline; longer is better"
 	p.X.Min = 0
 	p.Y.Tick.Length, p.Y.LineStyle.Width = 0, 0
-	for _, style := range []*draw.TextStyle{&p.X.Label.TextStyle, &p.X.Tick.Label, &p.Y.Tick.Label} {
-		style.Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
-	}
+	figure.SetFont(10, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font, &p.Y.Tick.Label.Font)
 	p.NominalY(names...)
 	for _, x := range []struct {
 		values plotter.Values
@@ -150,12 +148,5 @@ func (a area) draw(all []measure) ([]byte, error) {
 	p.Add(baseline)
 	canvas := vgsvg.New(width, margin+rowHeight*vg.Length(len(names)))
 	p.Draw(draw.Crop(draw.New(canvas), 6, -14, 6, -6))
-	var b bytes.Buffer
-	if _, err := canvas.WriteTo(&b); err != nil {
-		return nil, err
-	}
-	// Arial has the same widths, and some readers lack Liberation.
-	return bytes.ReplaceAll(b.Bytes(),
-		[]byte("font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;"),
-		[]byte("font-family:Liberation Sans,Arial,sans-serif;")), nil
+	return canvas, nil
 }

@@ -1,21 +1,18 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"image/color"
 	"io"
-	"os"
-	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"loaderd/bench/figure"
 	"loaderd/bench/page"
 	"loaderd/internal/lengths"
 	"loaderd/loader/mixture"
@@ -161,10 +158,8 @@ func drawMixture(points []point, file string) error {
 	x.X.Max, x.Y.Max = float64(len(points)/pictureSteps*pictureSteps), 1
 	x.Y.Tick.Marker = plot.ConstantTicks{{Label: "0 %"}, {Value: .25, Label: "25 %"}, {Value: .5, Label: "50 %"},
 		{Value: .75, Label: "75 %"}, {Value: 1, Label: "100 %"}}
-	for _, f := range []*font.Font{&x.X.Label.TextStyle.Font, &x.Y.Label.TextStyle.Font, &x.X.Tick.Label.Font,
-		&x.Y.Tick.Label.Font} {
-		*f = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 11}
-	}
+	figure.SetFont(11, &x.X.Label.TextStyle.Font, &x.Y.Label.TextStyle.Font,
+		&x.X.Tick.Label.Font, &x.Y.Tick.Label.Font)
 	lower := make([]float64, len(points)/pictureSteps)
 	for i := range pictureSources {
 		upper, area, err := layer(points, lower, i)
@@ -187,15 +182,7 @@ func drawMixture(points []point, file string) error {
 	}
 	whole := vgsvg.New(width, height)
 	x.Draw(draw.Crop(draw.New(whole), 6, -14, 6, -6))
-	var b bytes.Buffer
-	if _, err := whole.WriteTo(&b); err != nil {
-		return err
-	}
-	// Arial has the same widths, and some readers lack Liberation.
-	svg := strings.ReplaceAll(b.String(),
-		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
-		"font-family:Liberation Sans,Arial,sans-serif;")
-	return os.WriteFile(file, []byte(svg), 0o644)
+	return figure.Write(whole, file)
 }
 
 // layer returns the area of one source, on top of the areas below it.
@@ -263,7 +250,7 @@ func annotate(x *plot.Plot, points []point) error {
 		return err
 	}
 	for i := range labels.TextStyle {
-		labels.TextStyle[i].Font = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 12}
+		figure.SetFont(12, &labels.TextStyle[i].Font)
 	}
 	x.Add(labels)
 	return nil

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"bytes"
 	"fmt"
 	"image/color"
 	"math"
-	"os"
-	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
+
+	"loaderd/bench/figure"
 )
 
 // panel is one plot of the figure: a measure by window size, with a line for each atom size. The global shuffle is
@@ -48,15 +46,7 @@ func drawMixing(all []mixed, file string) error {
 		}
 		x.Draw(c)
 	}
-	var b bytes.Buffer
-	if _, err := whole.WriteTo(&b); err != nil {
-		return err
-	}
-	// Arial has the same widths, and some readers lack Liberation.
-	svg := strings.ReplaceAll(b.String(),
-		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
-		"font-family:Liberation Sans,Arial,sans-serif;")
-	return os.WriteFile(file, []byte(svg), 0o644)
+	return figure.Write(whole, file)
 }
 
 func (p panel) plot(all []mixed) (*plot.Plot, error) {
@@ -68,10 +58,8 @@ func (p panel) plot(all []mixed) (*plot.Plot, error) {
 	x.X.Min, x.X.Max, x.Y.Min, x.Y.Max = 16, 65536, p.least, 1
 	x.X.Tick.Marker, x.Y.Tick.Marker = windowTicks(), shareTicks(p.least)
 	x.Legend.ThumbnailWidth, x.Legend.XOffs, x.Legend.YOffs = 14, -4, 4
-	for _, s := range []*font.Font{&x.Title.TextStyle.Font, &x.X.Label.TextStyle.Font, &x.X.Tick.Label.Font,
-		&x.Y.Tick.Label.Font, &x.Legend.TextStyle.Font} {
-		*s = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
-	}
+	figure.SetFont(10, &x.Title.TextStyle.Font, &x.X.Label.TextStyle.Font,
+		&x.X.Tick.Label.Font, &x.Y.Tick.Label.Font, &x.Legend.TextStyle.Font)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{230}, color.Gray{230}
 	x.Add(grid)

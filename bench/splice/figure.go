@@ -1,18 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"image/color"
-	"os"
-	"strings"
 
 	"gonum.org/v1/plot"
-	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
 	"gonum.org/v1/plot/vg"
 	"gonum.org/v1/plot/vg/draw"
 	"gonum.org/v1/plot/vg/vgsvg"
 
+	"loaderd/bench/figure"
 	"loaderd/bench/record"
 	"loaderd/internal/relatedness"
 )
@@ -44,15 +41,7 @@ func drawFigure(packings []record.Packing, file string) error {
 		left := vg.Length(i * width)
 		p.Draw(draw.Crop(draw.New(whole), left+6, left+width-2*width-10, 6, -6))
 	}
-	var b bytes.Buffer
-	if _, err := whole.WriteTo(&b); err != nil {
-		return err
-	}
-	// Arial has the same widths, and some readers lack Liberation.
-	svg := strings.ReplaceAll(b.String(),
-		"font-family:Liberation Sans;font-variant:normal;font-weight:normal;font-style:normal;",
-		"font-family:Liberation Sans,Arial,sans-serif;")
-	return os.WriteFile(file, []byte(svg), 0o644)
+	return figure.Write(whole, file)
 }
 
 func newPanel(title, x string) *plot.Plot {
@@ -60,10 +49,8 @@ func newPanel(title, x string) *plot.Plot {
 	p.Title.Text, p.X.Label.Text = title, x
 	p.X.Padding, p.Y.Padding = 0, 0
 	p.Legend.Top, p.Legend.ThumbnailWidth, p.Legend.XOffs, p.Legend.YOffs = true, 14, -4, -4
-	for _, s := range []*font.Font{&p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font, &p.X.Tick.Label.Font,
-		&p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font} {
-		*s = font.Font{Typeface: "Liberation", Variant: "Sans", Size: 10}
-	}
+	figure.SetFont(10, &p.Title.TextStyle.Font, &p.X.Label.TextStyle.Font,
+		&p.X.Tick.Label.Font, &p.Y.Tick.Label.Font, &p.Legend.TextStyle.Font)
 	grid := plotter.NewGrid()
 	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{230}, color.Gray{230}
 	p.Add(grid)
