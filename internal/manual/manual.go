@@ -30,10 +30,7 @@ func Pages(root *cobra.Command, usages FlagUsages) map[string][]byte {
 	index.WriteString("`" + root.Name() + " COMMAND --help` prints the same on a terminal.\n\n")
 	index.WriteString("| command | what it does |\n| --- | --- |\n")
 	pages := map[string][]byte{}
-	for _, first := range below(root) {
-		if first.Parent() != root {
-			continue
-		}
+	for _, first := range visibleChildren(root) {
 		page := first.Name() + ".md"
 		var b bytes.Buffer
 		fmt.Fprintf(&b, "# %s\n\n", first.CommandPath())
@@ -51,17 +48,26 @@ func Pages(root *cobra.Command, usages FlagUsages) map[string][]byte {
 	return pages
 }
 
-// below returns the visible commands below c, parents first. It omits those of Cobra's completion, one for each shell.
+// below returns the visible commands below c, parents first.
 func below(c *cobra.Command) (all []*cobra.Command) {
+	for _, x := range visibleChildren(c) {
+		all = append(append(all, x), below(x)...)
+	}
+	return all
+}
+
+// visibleChildren returns the visible commands one level below c. It omits those of Cobra's completion, one for each
+// shell.
+func visibleChildren(c *cobra.Command) (children []*cobra.Command) {
 	if c.Name() == "completion" {
 		return nil
 	}
 	for _, x := range c.Commands() {
 		if x.IsAvailableCommand() && x.Name() != "help" {
-			all = append(append(all, x), below(x)...)
+			children = append(children, x)
 		}
 	}
-	return all
+	return children
 }
 
 func describe(b *bytes.Buffer, c *cobra.Command, usages FlagUsages) {
