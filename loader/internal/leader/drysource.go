@@ -24,28 +24,41 @@ func (l *loop) dryDuration() (time.Duration, bool) {
 	return time.Since(s.DrySince), true
 }
 
+// missingDocument is a document that the plan needs and the reader of its source does not know.
+type missingDocument struct {
+	source   int
+	sequence uint64
+	since    time.Time
+}
+
 // checkLostDocuments returns an error instead of waiting for documents that a stream does not hold although the plan
-// was made from them or names them.
+// was made from them or names them. A stream can have more documents than its reader knows, so it must have reported
+// its end long after the document was missed.
 func (l *loop) checkLostDocuments() error {
-	if _, ok := l.dryDuration(); !ok {
-		l.missingSince = time.Time{}
+	source, sequence, ok := l.nextMissing()
+	if !ok {
+		l.missing = missingDocument{}
 		return nil
 	}
-	source, sequence, _ := l.applier.Planner.NextDocument()
-	m := l.applier.Planner.Mixture()
-	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending flush is placed after documents that existed
-	if !l.isBoundByLog() && !names && !m.Status()[source].Sealed {
-		l.missingSince = time.Time{}
-		return nil
-	}
-	if l.missingSince.IsZero() {
-		l.missingSince = time.Now()
+	if m := &l.missing; m.since.IsZero() || m.source != source || m.sequence != sequence {
+		*m = missingDocument{source, sequence, time.Now()}
 	}
 	s := l.feeds.Feeds[source].Reader.Status()
-	if s.ConfirmedAt.Sub(l.missingSince) < feed.LostTimeout { // the stream can have more documents than the reader knows
+	if s.ConfirmedAt.Sub(l.missing.since) < feed.LostTimeout {
 		return nil
 	}
-	return feed.NewLostError(l.setup.Name, m.Name(source), sequence, s.Last)
+	return feed.NewLostError(l.setup.Name, l.applier.Planner.Mixture().Name(source), sequence, s.Last)
+}
+
+// nextMissing returns the next document if its reader does not know it, although the plan was made from it or names it.
+func (l *loop) nextMissing() (source int, sequence uint64, ok bool) {
+	if _, dry := l.dryDuration(); !dry {
+		return 0, 0, false
+	}
+	source, sequence, _ = l.applier.Planner.NextDocument()
+	m := l.applier.Planner.Mixture()
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending flush is placed after documents that existed
+	return source, sequence, l.isBoundByLog() || names || m.Status()[source].Sealed
 }
 
 // pauseDry pauses a source that has had no document for Mix.DryAfter, if the other sources share its weight, and

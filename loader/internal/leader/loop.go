@@ -41,7 +41,7 @@ type loop struct {
 	traces        traces
 	skips         skipLog
 	earlyFlushes  earlyFlushes
-	missingSince  time.Time // since when the plan needs a document that the reader does not know; zero otherwise
+	missing       missingDocument // zero if none is missing
 }
 
 // newLoop returns the loop of a leader whose term has begun.
