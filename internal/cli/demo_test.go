@@ -151,7 +151,7 @@ func TestDemo_NoKillReadsOnce(t *testing.T) {
 	}
 }
 
-// A daemon that ends by itself is reported, with the cause.
+// An unexpected end of the daemon is reported, with its cause.
 func TestDemo_ReportsEndOfDaemon(t *testing.T) {
 	folder, _, _ := demoFiles(t, 3)
 	in, out := io.Pipe()

@@ -21,8 +21,8 @@ import (
 type daemonProcess struct {
 	dir       string // data folder
 	settings  []config.Override
-	addresses daemonfile.Addresses
-	nats      string
+	addresses daemonfile.Addresses // the same after a restart
+	nats      string               // address of the NATS server, the same after a restart
 	client    *flightclient.Client
 
 	process *exec.Cmd
@@ -41,9 +41,14 @@ func startDaemon(ctx context.Context, dir string, settings []config.Override, lo
 	if err := d.start(ctx); err != nil {
 		return nil, err
 	}
+	var err error
+	if d.addresses, err = daemonfile.Read(dir); err != nil {
+		return nil, errors.Join(err, d.kill())
+	}
+	d.nats = server.HolderURL(dir)
 	client, err := flightclient.Open(d.addresses.Flight, flightclient.Options{DataDir: dir})
 	if err != nil {
-		return nil, errors.Join(err, d.stop(time.Second))
+		return nil, errors.Join(err, d.kill())
 	}
 	d.client = client
 	return d, nil
@@ -94,7 +99,6 @@ func (d *daemonProcess) awaitReady(ctx context.Context) error {
 			return err
 		}
 		if a.PID == d.process.Process.Pid {
-			d.addresses, d.nats = a, server.HolderURL(d.dir)
 			return nil
 		}
 	}
@@ -105,7 +109,7 @@ func (d *daemonProcess) endedError() error {
 	return fmt.Errorf("%s: %s", d.process.ProcessState, d.log.lastLine("no message"))
 }
 
-// kill ends the process at once, without its help (SIGKILL), and waits for its end.
+// kill ends the process at once (SIGKILL), and waits for its end.
 func (d *daemonProcess) kill() error {
 	if err := d.process.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fmt.Errorf("kill the daemon: %w", err)
@@ -123,7 +127,7 @@ func (d *daemonProcess) restart(ctx context.Context) error {
 	return d.start(ctx)
 }
 
-// stop lets the daemon end by itself, and kills it after the timeout.
+// stop requests the daemon to stop, and kills it after the timeout.
 func (d *daemonProcess) stop(timeout time.Duration) error {
 	if d.client != nil {
 		_ = d.client.Close() // nothing is lost with it

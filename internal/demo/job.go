@@ -54,6 +54,12 @@ const (
 	statsTimeout  = 2 * time.Second
 )
 
+// Values of Kill.Process.
+const (
+	killedRank   = "rank"
+	killedDaemon = "daemon"
+)
+
 // Kill is a process that was killed during the demo.
 type Kill struct {
 	Process string  `json:"process"` // rank or daemon
@@ -77,7 +83,7 @@ type Job struct {
 	daemon     *daemonProcess
 	publishing *publishing.Session // nil before the connection exists
 	pageLink   string              // link to the live page
-	linkTime   time.Time           // time at which page was made
+	linkTime   time.Time           // time at which the link was made
 	stats      loader.Stats        // the last ones that the daemon returned
 	kills      []Kill
 	events     []Event
@@ -90,7 +96,7 @@ type Job struct {
 	record        *record
 	allPublished  atomic.Bool   // all documents are in the stream
 	stepsCompared atomic.Uint64 // steps that one reader has read again
-	firstBatch    atomic.Int64  // nanoseconds since Began, 0 before
+	firstBatch    atomic.Int64  // nanoseconds since StartTime, 0 before
 }
 
 // New returns a job that has not started.
@@ -116,11 +122,12 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	if err := j.updateStats(ctx); err != nil {
+	stats, err := j.updateStats(ctx)
+	if err != nil {
 		return err
 	}
 	steps, tokens := j.record.readSteps()
-	return checkConservation(j.stats, j.progress().Offered, steps, tokens)
+	return checkConservation(stats, j.progress().Offered, steps, tokens)
 }
 
 // start finds the documents and starts the daemon concurrently.
@@ -152,7 +159,7 @@ func (j *Job) work(ctx context.Context) error {
 		}
 		j.daemonMu.RLock()
 		defer j.daemonMu.RUnlock()
-		// No more documents: the pool is flushed, and every rank has the same last step.
+		// No documents will follow: the pool is flushed, and every rank has the same last step.
 		_, err := j.daemon.client.Seal(both, "")
 		return err
 	})
@@ -177,7 +184,7 @@ func (j *Job) readRun(ctx context.Context) error {
 		}
 		finished, _ := j.record.readSteps()
 		from = finished - finished%checkpointInterval
-		j.addKill(Kill{Process: "rank", Step: finished, Resumed: from},
+		j.addKill(Kill{Process: killedRank, Step: finished, Resumed: from},
 			fmt.Sprintf("killed rank %d after step %d; the job resumes at step %d", j.World-1, finished-1, from))
 	}
 }
@@ -187,9 +194,9 @@ func (j *Job) afterStep(ctx context.Context, step uint64) (killRank bool, err er
 	j.firstBatch.CompareAndSwap(0, int64(time.Since(j.StartTime)))
 	switch {
 	case j.NoKill:
-	case !j.hasKilled("rank") && step+1 >= rankKilledAfter:
+	case !j.hasKilled(killedRank) && step+1 >= rankKilledAfter:
 		return true, nil
-	case !j.hasKilled("daemon") && step+1 >= daemonKilledAfter:
+	case !j.hasKilled(killedDaemon) && step+1 >= daemonKilledAfter:
 		return false, j.killDaemon(ctx)
 	}
 	return false, nil
@@ -214,7 +221,7 @@ func (j *Job) killDaemon(ctx context.Context) error {
 	}
 	steps, _ := j.record.readSteps()
 	took := time.Since(began)
-	j.addKill(Kill{Process: "daemon", Step: steps, Resumed: steps, Seconds: took.Seconds()},
+	j.addKill(Kill{Process: killedDaemon, Step: steps, Resumed: steps, Seconds: took.Seconds()},
 		fmt.Sprintf("killed the daemon after step %d; a new one serves after %s", int64(steps)-1, humanize.Time(took)))
 	return nil
 }
@@ -224,7 +231,7 @@ func (j *Job) verify(ctx context.Context) error {
 	if j.NoKill {
 		return nil
 	}
-	if !j.hasKilled("daemon") {
+	if !j.hasKilled(killedDaemon) {
 		if err := j.killDaemon(ctx); err != nil {
 			return err
 		}
@@ -254,7 +261,7 @@ func (j *Job) addKill(k Kill, text string) {
 	j.events = append(j.events, Event{Elapsed: time.Since(j.StartTime), Text: text})
 }
 
-// watch updates the statistics, and calls failed if the daemon ends by itself.
+// watch updates the statistics, and calls failed if the daemon ends unexpectedly.
 func (j *Job) watch(ctx context.Context, failed context.CancelCauseFunc) {
 	tick := time.NewTicker(statsInterval)
 	defer tick.Stop()
@@ -269,24 +276,23 @@ func (j *Job) watch(ctx context.Context, failed context.CancelCauseFunc) {
 		case <-j.daemon.ended:
 			failed(fmt.Errorf("the daemon ended: %w", j.daemon.endedError()))
 		default:
-			_ = j.updateStats(ctx) // the next call may succeed
+			_, _ = j.updateStats(ctx) // the next call may succeed
 		}
 		j.daemonMu.RUnlock()
 	}
 }
 
 // updateStats requests the statistics of the run from the daemon.
-func (j *Job) updateStats(ctx context.Context) error {
+func (j *Job) updateStats(ctx context.Context) (s loader.Stats, err error) {
 	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
 	defer cancel()
-	var s loader.Stats
 	if err := j.daemon.client.Do(ctx, "stats", api.Run{}, &s); err != nil {
-		return err
+		return s, err
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.stats = s
-	return nil
+	return s, nil
 }
 
 // linkLifetime is the time for which a link to the page is shown before it is replaced, because a link is valid for
@@ -312,7 +318,7 @@ func checkConservation(s loader.Stats, published int64, steps uint64, tokens int
 		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
 	}
 	if want := s.Tokens - s.Dropped + s.Repeated; tokens != want || steps != s.Planned {
-		return fmt.Errorf("check what arrived: readers got %d tokens in %d steps, the plan holds %d in %d", tokens, steps,
+		return fmt.Errorf("check what arrived: readers got %d tokens in %d steps, the plan has %d in %d", tokens, steps,
 			want, s.Planned)
 	}
 	return nil

@@ -19,7 +19,7 @@ const sourceName = "demo"
 const batchBytes = 2 << 20
 
 // fullStreamTimeout is the time for which the publisher waits for space. No job commits steps in a demo, so a full
-// stream stays full. A restart of the daemon is shorter.
+// stream stays full. It does not limit the wait for a daemon that restarts.
 const fullStreamTimeout = 10 * time.Second
 
 // publish publishes the inputs' documents like loaderd publish, over a separate connection, until all are committed.
@@ -42,6 +42,10 @@ func (j *Job) publish(ctx context.Context, url string) error {
 			}
 			if reason != "" {
 				full = time.AfterFunc(fullStreamTimeout, func() {
+					if !j.daemonMu.TryRLock() { // the daemon restarts
+						return
+					}
+					defer j.daemonMu.RUnlock()
 					cancel(fmt.Errorf("publish documents: nothing was stored for %v: %s: free disk space, or choose another disk "+
 						"with TMPDIR or --keep",
 						fullStreamTimeout, reason))

@@ -44,27 +44,27 @@ type stepShare struct {
 // digest is the SHA-256 hash of a row's input_ids and segment_ids, in hexadecimal.
 type digest string
 
-// Patience of a rank whose daemon does not answer, as of StepLoader, which also waits for a daemon that restarts.
+// How a rank connects again to a daemon that does not answer. StepLoader also waits for a daemon that restarts.
 const (
 	reconnectInterval = 100 * time.Millisecond
 	reconnectTimeout  = time.Minute
 )
 
-// errReleased reports that the standard input of a rank has ended: the job has stopped.
-var errReleased = errors.New("the job has stopped")
+// errJobStopped reports that the standard input of a rank has ended.
+var errJobStopped = errors.New("the job has stopped")
 
 // Run reads one rank's batches to the end of the run, as the process of a training job does. It writes its share of
-// every step to w, and continues after it has read a line from r. If the daemon ends, it reconnects and continues with
+// every step to w, and continues after it has read a byte from r. If the daemon ends, it reconnects and continues with
 // the step that it needs.
 func (o RankOptions) Run(ctx context.Context, r io.Reader, w io.Writer) error {
-	release, out := bufio.NewReader(r), json.NewEncoder(w)
+	release, out := bufio.NewReader(r), json.NewEncoder(w) // a byte lets the rank continue
 	next := o.Step
 	report := func(s stepShare) error {
 		if err := out.Encode(s); err != nil {
 			return fmt.Errorf("report step %d: %w", s.Step, err)
 		}
 		if _, err := release.ReadByte(); err != nil {
-			return errReleased
+			return errJobStopped
 		}
 		next = s.Step + 1
 		return nil
@@ -76,7 +76,7 @@ func (o RankOptions) Run(ctx context.Context, r io.Reader, w io.Writer) error {
 		if err == nil {
 			err = report(stepShare{Rank: o.Rank, End: true})
 		}
-		if err == nil || errors.Is(err, errReleased) {
+		if err == nil || errors.Is(err, errJobStopped) {
 			return nil
 		}
 		if next > before || lost.IsZero() {
@@ -109,7 +109,7 @@ func (o RankOptions) read(ctx context.Context, from uint64, report func(stepShar
 		}
 		rows, tokens := digests(b)
 		if tokens != b.Meta.Tokens {
-			return fmt.Errorf("rank %d: step %d holds %d tokens, its metadata states %d", o.Rank, b.Meta.Step, tokens,
+			return fmt.Errorf("rank %d: step %d has %d tokens, its metadata states %d", o.Rank, b.Meta.Step, tokens,
 				b.Meta.Tokens)
 		}
 		s.Step, s.Bucket, parts = b.Meta.Step, b.L, parts+1

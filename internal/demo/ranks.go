@@ -127,7 +127,7 @@ type ranks struct {
 // errKilled reports that a rank was killed by the demo.
 var errKilled = errors.New("a rank was killed")
 
-// rankStopTimeout is the time for which a rank may end by itself.
+// rankStopTimeout is the time for which a rank may take to stop.
 const rankStopTimeout = 5 * time.Second
 
 // read reads the run from a step on with all ranks, until it ends. If a rank fails, all ranks end, as in a training
@@ -228,10 +228,10 @@ func (p *rankProcess) next(s *stepShare) error {
 	return nil
 }
 
-// kill ends the process at once, without its help.
+// kill ends the process at once (SIGKILL).
 func (p *rankProcess) kill() { _ = p.process.Process.Kill() } // fails only if it has ended
 
-// stop lets the rank end by itself, and kills it after a timeout.
+// stop requests the rank to stop, and kills it after a timeout.
 func (p *rankProcess) stop() {
 	_ = p.stdin.Close() // fails only if the rank has ended
 	defer time.AfterFunc(rankStopTimeout, p.kill).Stop()

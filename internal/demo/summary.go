@@ -203,10 +203,10 @@ has the same for the steps of the demo itself.
 func (s Summary) writeKills(line func(label, value, more string)) {
 	for _, k := range s.Kills {
 		switch k.Process {
-		case "rank":
+		case killedRank:
 			line("killed", "a rank", fmt.Sprintf("after %s; the job resumed at its checkpoint, step %d",
 				humanize.Things(int(k.Step), "step"), k.Resumed))
-		case "daemon":
+		case killedDaemon:
 			line("killed", "the daemon", fmt.Sprintf("after %s; a new one served %.1f s later",
 				humanize.Things(int(k.Step), "step"), k.Seconds))
 		}
