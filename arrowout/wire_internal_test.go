@@ -72,7 +72,7 @@ func written(t arrow.DataType) string {
 }
 
 // docs/reference/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action
-// with its keys and role, and nothing else.
+// with its keys and role, and no others.
 func TestWirePage_MatchesCode(t *testing.T) {
 	raw, err := os.ReadFile("../docs/reference/wire.md")
 	if err != nil {
@@ -117,7 +117,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 		for key := range strings.FieldsSeq(action.All[i].Keys) {
 			key, _, _ = strings.Cut(strings.TrimSuffix(key, "?"), ":")
 			if !strings.Contains(body, fmt.Sprintf("%q", key)) {
-				t.Errorf("docs/reference/wire.md does not say that %s takes %s", action.All[i].Name, key)
+				t.Errorf("docs/reference/wire.md does not state that %s takes %s", action.All[i].Name, key)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func TestWirePage_MatchesCode(t *testing.T) {
 	delete(of, "mix") // its role depends on its body
 	for _, a := range action.All {
 		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != auth.Operate) {
-			t.Errorf("docs/reference/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)
+			t.Errorf("docs/reference/wire.md states that %s takes %q, it takes %q", a.Name, role, a.Role)
 		}
 	}
 }
