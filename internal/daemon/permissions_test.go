@@ -40,7 +40,7 @@ const permissionsHead = `# Permissions by identity and call
 
 <!-- Written by go test ./internal/daemon -run PermissionMatrix -update: the test makes every call of a daemon as each identity. -->
 
-The calls are those that a daemon registers: its gRPC methods, its actions and its HTTP routes. [security.md](../explanation/security.md#roles) explains roles.
+The calls are those that a daemon registers: its gRPC methods, its actions and its HTTP routes. See [roles](../explanation/security.md#roles).
 
 | column | caller |
 | --- | --- |
@@ -48,7 +48,7 @@ The calls are those that a daemon registers: its gRPC methods, its actions and i
 | other run | an identity with the role ` + "`operate`" + ` for another run |
 | read, train, operate | an identity with this role |
 | by proxy | an identity with the role ` + "`operate`" + `; the request has a header of a proxy |
-| open | no token, from the daemon's own machine, where the daemon asks for none (` + "`flight.insecure`" + `) |
+| open | no token, from the daemon's own machine, where the daemon requires none (` + "`flight.insecure`" + `) |
 | open, by proxy | the same; the request has a header of a proxy |
 | default, none | no token, from the daemon's own machine, with the default configuration |
 | default, token | the same, with the token of the daemon's data folder |

@@ -238,8 +238,7 @@ func newTokenRevokeCmd() *cobra.Command {
 		Use:   "revoke NAME",
 		Short: "Revoke a token",
 		Long: `Revoke a token: remove its identity from a file. Daemons with flight.identities
-set to the file reject its calls within seconds. Streams that it already reads
-continue until they end.`,
+set to the file reject its calls within seconds, and end its open streams.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := auth.Remove(file, args[0]); err != nil {
