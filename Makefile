@@ -65,8 +65,9 @@ lint-python: venv ## run ruff and mypy --strict
 	cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: lint-prose
-lint-prose: ## compare phrases of the deny-list in comments, strings and pages with tools/vale/limits.json
+lint-prose: ## compare phrases of the deny-list with tools/vale/limits.json, and limit the words of the pages
 	@$(PYTHON) tools/prose.py
+	@$(PYTHON) tools/words.py --limit 45000
 
 BASE ?=
 
