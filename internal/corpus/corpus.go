@@ -186,6 +186,7 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 		yield = in.toUTF8(in.options.limitVocabulary(yield))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
+		yield = cancelAtEnd(cancel, yield)
 		in.bytesRead.Store(0)
 		in.setStart(Position{})
 		if in.openErr != nil {
@@ -202,6 +203,19 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 				return
 			}
 		}
+	}
+}
+
+// cancelAtEnd returns a yield that calls cancel when the iteration ends early. Concurrent readers of a file then end
+// their pending reads.
+func cancelAtEnd(cancel context.CancelFunc, yield record.Yield) record.Yield {
+	return func(d record.Document, err error) (more bool) {
+		defer func() {
+			if !more {
+				cancel()
+			}
+		}()
+		return yield(d, err)
 	}
 }
 

@@ -23,16 +23,14 @@ func (in *Input) lineDocuments(ctx context.Context, s source, r *compression.Rea
 		body = countingReader{later, &in.bytesRead}
 	}
 	cols := in.options.columns()
-	lines := jsonvalue.NewLineReader(body, cols.MaxRecord())
+	lines := jsonrecord.Lines{File: s.File, Columns: cols, Reader: jsonvalue.NewLineReader(body, cols.MaxRecord())}
 	if places {
 		entries := in.actualStart.Entries
-		lines.StartAt(in.actualStart.Offset, in.actualStart.Line)
-		next := yield
-		yield = func(d record.Document, err error) bool {
+		lines.Reader.StartAt(in.actualStart.Offset, in.actualStart.Line)
+		lines.OnEntry = func(offset, line int64) {
 			entries++
-			in.position = Position{entries, lines.Offset(), lines.LineNumber()}
-			return next(d, err)
+			in.position = Position{entries, offset, line}
 		}
 	}
-	return jsonrecord.LineDocuments(s.File, lines, cols, yield)
+	return lines.Documents(ctx, yield)
 }

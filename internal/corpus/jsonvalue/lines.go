@@ -2,91 +2,127 @@ package jsonvalue
 
 import (
 	"bufio"
+	"bytes"
 	"fmt"
 	"io"
 )
 
 func newBufferedReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
 
-// LineReader reads lines of bounded length. A longer one is a *SizeError, and the next call returns the line after
-// it.
+// blockBytes is the maximum size of a block of several lines.
+const blockBytes = 1 << 20
+
+// LineReader splits a stream into blocks of complete lines. A block has the lines that were read together, so that
+// the lines of a slow pipe are returned when they arrive.
 type LineReader struct {
 	r      *bufio.Reader
-	limit  int64
-	line   []byte
-	parts  [][]byte // of a long line
-	number int64    // number of the line, from 1
-	offset int64    // offset after the line
+	limit  int64  // maximum bytes of a line
+	lines  int64  // number of lines that were read
+	offset int64  // offset after them
+	long   []byte // buffer of long lines
+}
+
+// LineBlock is some consecutive lines.
+type LineBlock struct {
+	Data   []byte // with line terminators; the last line of a stream may have none
+	Before int64  // number of lines before the block
+	Offset int64  // offset of the block
+	End    int64  // offset after it
+	Limit  int64  // maximum bytes of a line
+	Shared bool   // Data is a long line, valid until the next call of Next
 }
 
 // NewLineReader returns a reader of lines of at most limit bytes.
 func NewLineReader(r io.Reader, limit int64) *LineReader {
-	return &LineReader{r: newBufferedReader(r), limit: limit}
+	return &LineReader{r: bufio.NewReaderSize(r, blockBytes), limit: limit}
 }
 
 // StartAt sets the position of the first byte: its offset in bytes, and the number of lines before it.
-func (l *LineReader) StartAt(offset, lines int64) { l.offset, l.number = offset, lines }
+func (l *LineReader) StartAt(offset, lines int64) { l.offset, l.lines = offset, lines }
 
-// Offset returns the offset after the last line that was read.
-func (l *LineReader) Offset() int64 { return l.offset }
-
-// LineNumber returns the number of the last line that was read, from 1.
-func (l *LineReader) LineNumber() int64 { return l.number }
-
-// Next returns a line including its terminator, valid until the next call, or io.EOF.
-func (l *LineReader) Next() ([]byte, error) {
-	if cap(l.line) > 2*partBytes && len(l.line) <= partBytes {
-		l.line = nil // release the memory of a long line
+// Next returns the next lines, or io.EOF. It may use the memory of buffer. A *SizeError is the error of one line, and
+// the next call returns the line after it. Any other error is final.
+func (l *LineReader) Next(buffer []byte) (LineBlock, error) {
+	b := LineBlock{Before: l.lines, Offset: l.offset, Limit: l.limit}
+	l.lines++
+	line, err := l.r.ReadSlice('\n')
+	l.offset += int64(len(line))
+	if err == bufio.ErrBufferFull {
+		b.Data, err = l.readLong(line)
+		b.End, b.Shared = l.offset, true
+		return b, err
 	}
-	l.line, l.parts = l.line[:0], nil
-	l.number++
-	long, some, size := false, false, int64(0)
+	if b.End = l.offset; err != nil && (err != io.EOF || len(line) == 0) {
+		return b, err
+	}
+	l.long = nil
+	buffered, _ := l.r.Peek(l.r.Buffered()) // cannot fail
+	more := buffered[:bytes.LastIndexByte(buffered, '\n')+1]
+	b.Data = append(append(buffer[:0], line...), more...)
+	l.lines += int64(bytes.Count(more, []byte("\n")))
+	l.offset += int64(len(more))
+	b.End = l.offset
+	_, _ = l.r.Discard(len(more)) // cannot fail
+	return b, nil
+}
+
+// readLong reads the rest of a line that is longer than the buffer of r.
+func (l *LineReader) readLong(start []byte) ([]byte, error) {
+	line, size := append(l.long[:0], start...), int64(len(start))
+	var parts [][]byte // that line has no capacity for: growing it would copy it repeatedly
 	for {
 		part, err := l.r.ReadSlice('\n')
 		l.offset += int64(len(part))
-		some = some || len(part) > 0
 		size += int64(len(part))
-		if long = long || size > l.limit; long {
-			l.parts = nil
-		} else {
-			l.appendPart(part)
-		}
 		switch {
-		case err == bufio.ErrBufferFull:
-			continue
-		case err == io.EOF && !some:
-			return nil, io.EOF
-		case err != nil && err != io.EOF:
-			return nil, err
-		case long:
-			l.line = nil
-			return nil, &SizeError{fmt.Sprintf("line is too long: more than %d bytes", l.limit)}
+		case size > l.limit:
+			parts, line = nil, nil
+		case parts == nil && len(line)+len(part) <= cap(line):
+			line = append(line, part...)
+		default:
+			parts = append(parts, bytes.Clone(part))
 		}
-		return l.joinParts(size), nil
+		if err == bufio.ErrBufferFull {
+			continue
+		}
+		if err != nil && err != io.EOF {
+			return nil, err
+		}
+		if l.long = line; size > l.limit {
+			return nil, newLineError(l.limit)
+		}
+		if parts != nil {
+			l.long = make([]byte, 0, size)
+			for _, part := range append([][]byte{line}, parts...) {
+				l.long = append(l.long, part...)
+			}
+		}
+		return l.long, nil
 	}
 }
 
-// partBytes is the size of the parts in which a long line is collected. Growing it in place would copy it repeatedly.
-const partBytes = 1 << 20
-
-// appendPart appends to the line.
-func (l *LineReader) appendPart(part []byte) {
-	if len(l.line)+len(part) > max(partBytes, cap(l.line)) {
-		l.parts = append(l.parts, l.line)
-		l.line = make([]byte, 0, partBytes)
-	}
-	l.line = append(l.line, part...)
+func newLineError(limit int64) error {
+	return &SizeError{fmt.Sprintf("line is too long: more than %d bytes", limit)}
 }
 
-// joinParts returns a complete line of a size, valid until the next one. A next line of this size needs no parts.
-func (l *LineReader) joinParts(size int64) []byte {
-	if l.parts == nil {
-		return l.line
+// Line is a line of a block.
+type Line struct {
+	Data   []byte // with the terminator
+	Number int64  // from 1
+	End    int64  // offset after the line
+	Err    error  // *SizeError without Data, or nil
+}
+
+// Lines calls f with each line.
+func (b LineBlock) Lines(f func(Line)) {
+	line := Line{Number: b.Before, End: b.Offset}
+	for data := range bytes.Lines(b.Data) {
+		line.Data, line.Err = data, nil
+		if int64(len(data)) > b.Limit {
+			line.Data, line.Err = nil, newLineError(b.Limit)
+		}
+		line.Number++
+		line.End += int64(len(data))
+		f(line)
 	}
-	line := make([]byte, 0, size)
-	for _, part := range append(l.parts, l.line) {
-		line = append(line, part...)
-	}
-	l.parts, l.line = nil, line
-	return line
 }
