@@ -1,6 +1,7 @@
 package mds
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"errors"
@@ -84,7 +85,8 @@ func ArrayOf(encoding string, data []byte) (a Array, err error) {
 	return a, nil
 }
 
-// JSON returns a value as JSON, for encodings of text, bytes that are text, numbers, arrays and JSON.
+// JSON returns a value as JSON without surrounding space, for encodings of text, bytes that are text, numbers, arrays
+// and JSON.
 func JSON(encoding string, data []byte) (json.RawMessage, error) {
 	switch encoding {
 	case "str", "bytes":
@@ -96,7 +98,7 @@ func JSON(encoding string, data []byte) (json.RawMessage, error) {
 		if !json.Valid(data) {
 			return nil, fmt.Errorf("no JSON, though its encoding is %s", encoding)
 		}
-		return data, nil
+		return bytes.TrimSpace(data), nil
 	case "int":
 		encoding = "int64"
 	}

@@ -187,7 +187,8 @@ func (o mdsDecoder) decodeDocument(c mdsColumns, values []mds.Value) (d record.D
 // decodeContent returns the document of a value, without sharing its memory.
 func (o mdsDecoder) decodeContent(encoding string, data []byte) ([]byte, error) {
 	if encoding == "json" {
-		if _, err := mds.JSON(encoding, data); err != nil {
+		var err error
+		if data, err = mds.JSON(encoding, data); err != nil {
 			return nil, err
 		}
 	}

@@ -50,6 +50,9 @@ func (o Object) Names() []string {
 // writers emit as numbers, are replaced in raw by empty objects, which are invalid as a value. An error is one of
 // encoding/json.
 func ReadObject(raw []byte) (Object, error) {
+	if o, ok := scanCommonObject(raw); ok {
+		return o, nil
+	}
 	o, err := scanObject(raw)
 	if err != nil && err != errManyFields && replaceInfinities(raw) {
 		o, err = scanObject(raw)
@@ -158,17 +161,6 @@ func (d *decoder) checkEnd() error {
 	default:
 		return err
 	}
-}
-
-// Unquote returns the text of a valid JSON string. Unpaired surrogates become U+FFFD. The text is decoded into a
-// buffer of the length of the string. A buffer that is much longer than its text is not retained, because batches of
-// documents are bounded by the length of texts.
-func Unquote(quoted []byte) []byte {
-	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(quoted)), quoted) // an error is an unpaired surrogate
-	if cap(text) > len(text)+len(text)/4 {
-		text = bytes.Clone(text)
-	}
-	return text
 }
 
 // Valid is json.Valid for JSON with NaN, Infinity and -Infinity.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // byStandardLibrary reads an object as encoding/json does, with empty objects in place of NaN and the infinities.
@@ -82,6 +84,29 @@ func compareList(t *testing.T, value []byte) {
 	}
 }
 
+// Strings are scanned and decoded by words, wherever an escape, the end or an invalid byte is.
+func TestObject_SpecialBytesAtAnyOffset(t *testing.T) {
+	for _, special := range []string{``, `\n`, `\n\t\\\"`, `\u0041`, `\ud83d\ude00`, `\ud83d`, `\ud83d\u0041`, `\ude00`, `\x`, `\u00g0`, `\u00`,
+		`\`, "\x1f", "\x00", "é\\n", "\xff", "\xff\\n", `"`, `","b":"`} {
+		for before := range 20 {
+			for after := range 20 {
+				raw := []byte(`{"a":"` + strings.Repeat("x", before) + special + strings.Repeat("y", after) + `"}`)
+				want, wantErr := byStandardLibrary(raw)
+				got, err := ReadObject(bytes.Clone(raw))
+				if (err == nil) != (wantErr == nil) {
+					t.Fatalf("%q: error %v, want %v", raw, err, wantErr)
+				}
+				for name, value := range want {
+					if !bytes.Equal(got.Value(name), value) {
+						t.Fatalf("%q: field %q is %q, want %q", raw, name, got.Value(name), value)
+					}
+					compareText(t, value)
+				}
+			}
+		}
+	}
+}
+
 func TestObject_DepthIsBounded(t *testing.T) {
 	for depth, accepted := range map[int]bool{1000: true, 9_000: true, 11_000: false} {
 		raw := []byte(`{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}")
@@ -89,4 +114,40 @@ func TestObject_DepthIsBounded(t *testing.T) {
 			t.Errorf("%d lists in each other: %v", depth, err)
 		}
 	}
+}
+
+// BenchmarkReadObject reads the text of a line of JSON lines, with a common object's scanner and with jsontext.
+func BenchmarkReadObject(b *testing.B) {
+	text := strings.Repeat("\tif err != nil {\n\t\treturn fmt.Errorf(\"read %s: %w\", name, err)\n\t}\n", 100)
+	quoted, err := json.Marshal(map[string]string{"id": "a", "text": text})
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, scan := range map[string]func([]byte) (Object, error){
+		"jsontext": scanObject,
+		"common":   ReadObject,
+	} {
+		b.Run(name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				if o, err := scan(quoted); err != nil || o.Value("text") == nil {
+					b.Fatal(o, err)
+				}
+			}
+		})
+	}
+	b.Run("unquote/jsontext", func(b *testing.B) {
+		value, _ := ReadObject(quoted)
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			_, _ = jsontext.AppendUnquote(nil, value.Value("text"))
+		}
+	})
+	b.Run("unquote", func(b *testing.B) {
+		value, _ := ReadObject(quoted)
+		b.SetBytes(int64(len(text)))
+		for b.Loop() {
+			_ = Unquote(value.Value("text"))
+		}
+	})
 }
