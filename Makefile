@@ -293,6 +293,12 @@ bench-endtoend: ## measure JetStream to pyarrow: text, tokens, memory; baseline:
 	bin/endtoend -documents 400000 -python $$venv; \
 	$$venv bench/python/tokenize_only.py
 
+INGEST ?=
+
+.PHONY: bench-ingest
+bench-ingest: build ## compare publishing of files and from Python with prepared documents in memory; flags: INGEST
+	@$(GO) -C bench build -o $(CURDIR)/bin/ingest ./ingest && bin/ingest -python $(VENV) $(INGEST)
+
 TABLES ?=
 
 .PHONY: bench-papers

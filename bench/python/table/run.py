@@ -24,6 +24,7 @@ import cores
 import daemon
 import encoding
 import flight
+import ingest
 import loaders
 import loading
 import packing
@@ -38,6 +39,7 @@ ENTRIES: dict[str, Entry] = {
     "loading": loading.loading,
     "flight": flight.flight,
     "waits": daemon.waits,
+    "ingest": ingest.ingest,
     "endtoend": daemon.end_to_end,
     "loaders": loaders.loaders,
     "demo": daemon.demo,
