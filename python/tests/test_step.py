@@ -151,6 +151,11 @@ def test_arrays_are_read_only_views_of_the_batch() -> None:
     assert np.shares_memory(step_of([metadata(2, 4)], [part]).input_ids, part.input_ids)
 
 
+def test_repr_of_a_step_has_no_tokens() -> None:
+    step = made([[[1, 2, 3]] * 40] * 20, 128, [10])
+    assert repr(step).startswith("Step(run='r', index=7, bucket=128, rows=20") and len(repr(step)) < 400
+
+
 def test_a_slice_of_a_batch() -> None:
     rows = [[[5, 6], [7]], [[8]], [[9, 10, 11, 12]]]
     part = part_of(record(rows, 4).slice(1, 2), metadata(2, 4))

@@ -9,9 +9,11 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import redirect_stderr
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,43 @@ def test_StepLoader_TextsAndFilesBecomeBatchesAndNothingStays(tmp_path: Path) ->
     assert len(texts) > 5 and not running(folder) and not folder.exists()
     with StepLoader(documents=f"{tmp_path}/*.jsonl", tokenizer="gpt2", settings=SMALL) as loader:
         assert all(torch.equal(a, b) for a, b in zip(ids(loader), texts, strict=True))
+
+
+class Hub(BaseHTTPRequestHandler):
+    """The file API of the Hugging Face hub, for a data set of one file."""
+
+    commit = "0" * 40
+    body = "".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()
+
+    def do_GET(self) -> None:
+        path = self.path.partition("?")[0]
+        answers = {
+            "/api/datasets/a/b/revision/main": json.dumps({"sha": self.commit}).encode(),
+            f"/api/datasets/a/b/tree/{self.commit}": json.dumps(
+                [{"type": "file", "path": "x.jsonl", "oid": "1", "size": len(self.body)}]
+            ).encode(),
+            f"/datasets/a/b/resolve/{self.commit}/x.jsonl": self.body,
+        }
+        answer = answers.get(path)
+        self.send_response(404 if answer is None else 200)
+        self.send_header("Content-Length", str(len(answer or b"")))
+        self.end_headers()
+        self.wfile.write(answer or b"")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def test_StepLoader_DataSetOfTheHub(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as hub:
+        threading.Thread(target=hub.serve_forever, daemon=True).start()
+        monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{hub.server_port}")
+        monkeypatch.setenv("HF_TOKEN", "")
+        with StepLoader(documents="hf://datasets/a/b/*.jsonl", tokenizer="gpt2", settings=SMALL) as loader:
+            found = ids(loader)
+        hub.shutdown()
+    with StepLoader(documents=TEXTS, tokenizer="gpt2", settings=SMALL) as loader:
+        assert all(torch.equal(a, b) for a, b in zip(ids(loader), found, strict=True))
 
 
 def test_StepLoader_LineOfTheReadme(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,6 +189,35 @@ def test_StepLoader_ProcessesEndWithThisProcess(killed: bool, tmp_path: Path) ->
     wait_for(lambda: not running(folder) and not commands_with(str(pipe)))
 
 
+INTERRUPTED = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from loaderd.torch import StepLoader
+with StepLoader(documents=sys.argv[3], tokenizer="gpt2", folder=sys.argv[2]) as loader:
+    loader.info
+    print("ready", flush=True)
+    try:
+        next(loader)  # waits for documents
+    except KeyboardInterrupt:
+        print("interrupted", flush=True)
+"""
+
+
+def test_StepLoader_InterruptEndsTheWaitAndTheProcesses(tmp_path: Path) -> None:
+    """Ctrl-C on a terminal interrupts all processes of the job."""
+    pipe, folder = tmp_path / "pipe", tmp_path / "run"
+    os.mkfifo(pipe)
+    owner = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, SOURCES, folder, pipe], stdout=subprocess.PIPE, start_new_session=True
+    )
+    assert owner.stdout is not None and owner.stdout.readline() == b"ready\n"
+    time.sleep(1)  # the wait for the first step begins
+    os.killpg(owner.pid, signal.SIGINT)
+    assert owner.stdout.readline() == b"interrupted\n"
+    assert owner.wait(30) == 0
+    wait_for(lambda: not running(folder) and not commands_with(str(pipe)))
+
+
 def commands_with(argument: str) -> list[str]:
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
@@ -221,7 +289,7 @@ def test_StepLoader_StatusPrintsVerdictAndRanks() -> None:
         wait_for(lambda: "1 of 1 ranks" in str(loader.status()))
         status = loader.status()
         assert repr(status) == str(status) and str(status).startswith(status.sentence)
-    assert repr(loader).endswith("closed>")
+    assert repr(loader).count("closed") == 1
 
 
 def test_Paths_FirstItemDecides(tmp_path: Path) -> None:

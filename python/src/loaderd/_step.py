@@ -131,7 +131,7 @@ class Step:
     step_segments: int
     step_loss_tokens: int
     step_loss_segments: int
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...] = field(repr=False)
     source_counts: Mapping[str, SourceCount] | None = None
     step_sources: int | None = None
     weighted: bool = False
