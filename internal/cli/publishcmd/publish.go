@@ -87,8 +87,9 @@ not make a document a duplicate. --id-column names the field that does.
 The key-value bucket loaderd_publish of the server records what is committed, by
 source and input. The same command again adds nothing. After an interruption or
 a kill, it continues where it stopped. Of a changed file, it adds what is new.
-Standard input and pipes have no record. For them, only the server's
-deduplication window (30 seconds) detects documents that were sent before.
+Standard input and pipes have no record. For them, the server detects
+documents that were sent in the last 30 seconds, and a run skips those whose
+ids are among the last ones of the source (documents.dedupe).
 
 With --follow the command also publishes files that appear, in the order in
 which they become complete, until SIGTERM. It ignores names that begin with a
@@ -196,7 +197,7 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.StringVar(&f.config.TLS.Cert, "tls-cert", "", "client certificate, with --tls-key")
 	fl.StringVar(&f.config.TLS.Key, "tls-key", "", "key of the client certificate")
 	fl.DurationVar(&f.wait, "wait", 30*time.Second, "time limit for reaching a server at the start; 0 tries once")
-	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream")
+	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream; that of a source with a separate stream is found by --source")
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject prefix of documents: SUBJECT.SOURCE")
 	fl.StringVar(&f.options.Source, "source", "files", "name of the source: letters, digits, - and _")
 	fl.StringVar(&f.options.Domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
