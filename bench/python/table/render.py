@@ -48,7 +48,7 @@ baseline. Compare ratios, because absolute figures depend on the machine.
 | loading | a tokenizer on one core, medians of alternating processes | Hugging Face `tokenizers`, same vocabulary |
 | Flight | pyarrow reads prebuilt steps | as many bytes over a raw socket |
 | wait for a step | eight ranks in lock step that compute for 10 ms, 2,000 steps | the same ranks with a raw socket |
-| publish | 300 MB of Go's library into an embedded server of its own process, medians of five rounds | the same documents, prepared in memory |
+| publish | 300 MB of Go's library into an embedded server in a separate process, medians of five rounds | the same documents, prepared in memory |
 | text to pyarrow | 40,000 documents from JetStream, cold daemon, medians of three | tokenizing the same text alone, loading included |
 | StepLoader | int64 tensors, with steps planned while they are read, and planned before | memory-mapped `DataLoader`, two workers |
 | memory, start | demo, end to end, daemon without documents | a Python process that imports pyarrow or torch |

@@ -197,7 +197,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.StringVar(&f.config.TLS.Cert, "tls-cert", "", "client certificate, with --tls-key")
 	fl.StringVar(&f.config.TLS.Key, "tls-key", "", "key of the client certificate")
 	fl.DurationVar(&f.wait, "wait", 30*time.Second, "time limit for reaching a server at the start; 0 tries once")
-	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream; that of a source with a separate stream is found by --source")
+	fl.StringVar(&f.config.Name, "stream", f.config.Name, "document stream; that of a source with a separate stream is "+
+		"found by --source")
 	fl.StringVar(&f.config.Subject, "subject", f.config.Subject, "subject prefix of documents: SUBJECT.SOURCE")
 	fl.StringVar(&f.options.Source, "source", "files", "name of the source: letters, digits, - and _")
 	fl.StringVar(&f.options.Domain, "domain", "", "domain of all documents (header Loaderd-Domain)")
