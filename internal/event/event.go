@@ -80,11 +80,11 @@ var (
 		"The daemon closed the connection of a reader that takes no data while its batches hold memory.")
 
 	RankMissing = define("rank.missing",
-		"A rank holds the other ranks of its job: `job`, `world`, `ranks`, `state`, `cause`, `do`.")
+		"A rank holds the other ranks of its job: `job`, `world`, `ranks`, `state`, `step`, `cause`, `do`.")
 	RankResolved = define("rank.resolved", "A missing rank no longer holds the others: `job`, `world`, `ranks`.")
 
-	StallStarted = define("stall.started", "Readers wait for a step for 10 s: `step`, `readers`, `waited`, `cause`, "+
-		"`do`. Again when the cause changes, and every minute.")
+	StallStarted = define("stall.started", "Readers wait for a step for 10 s: `step`, `readers`, `waited`, `reason`, "+
+		"`cause`, `do`. Again when the cause changes, and every minute.")
 	StallResolved = define("stall.resolved", "The step that readers waited for is planned: `step`, `waited`.")
 
 	CallFailed = define("call.failed", "A Flight call ended with an error: `method`, `address`, `error`.")
