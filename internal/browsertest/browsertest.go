@@ -100,7 +100,7 @@ var Usual = Light(1280, 900)
 
 // Sizes are the views that a page has to fit.
 var Sizes = []View{Light(420, 900), Dark(420, 900), Light(768, 1000), Dark(768, 1000), Usual, Dark(1280, 900),
-	Light(2560, 1440), Dark(2560, 1440)}
+	Light(1440, 900), Dark(1440, 900), Light(2560, 1440), Dark(2560, 1440)}
 
 // Open opens the page of a server in a new tab. The test fails on errors in the console and on requests to other
 // hosts.

@@ -13,6 +13,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/auth"
+	"loaderd/internal/humanize"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -148,16 +149,16 @@ func madeUp(n uint64) api.Status {
 	steps := 7231 + n
 	dry := now.Add(-190 * time.Second)
 	wave := 1 + 0.05*math.Sin(float64(n)/5)
-	remaining, fills := 5400.0, 2400.0
+	remaining, fills := float64(21_400-steps)/9.2, 2400.0
 	return api.Status{
 		Run: "demo", ID: "9f2c41d07ab3e5586610", Fingerprint: "sha256:ab", Time: now, Daemon: "gpu-01.4711",
 		Version: "0.20.0",
 		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others (40 steps behind)",
 			Reason: fault.RankBehind,
-			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.",
+			Detail: humanize.Count(int64(steps+64)) + " steps are planned, 64 of them beyond what rank 3 has asked for.",
 			Advice: "look at rank 3 of job train at 10.0.0.13; planning continues when it requests further steps",
 			Facts:  map[string]string{"rank": "3", "world": "4"}},
-		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800,
+		Planned: steps + 64, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800,
 		Length: &state.Length{Steps: 21_400, Error: 120, OpenSources: []string{"web"}}, EndsIn: &remaining,
 		Rates: api.Rates{Rates: state.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave,
 			Rows: 610, Steps: 9.6, StepsRead: 9.2, Undecodable: 0.2}, Bytes: 21e6},
@@ -169,9 +170,9 @@ func madeUp(n uint64) api.Status {
 			{Name: api.StageWindow, Value: 1020, Limit: 1024, Unit: "atoms", Rate: 640, RateUnit: "rows"},
 			{Name: api.StageQueues, Value: 88, Limit: 320, Unit: "rows", Rate: 9.6, RateUnit: "steps"},
 			{Name: api.StageAhead, Value: 64, Limit: 64, Unit: "steps", Rate: 9.6, RateUnit: "steps"},
-			{Name: api.StageRead, Value: float64(steps), Limit: float64(steps + 40), Unit: "steps", Rate: 9.2, RateUnit: "steps",
+			{Name: api.StageRead, Value: float64(steps), Limit: float64(steps + 64), Unit: "steps", Rate: 9.2, RateUnit: "steps",
 				Bottleneck: true},
-			{Name: api.StageCommitted, Value: 7100, Limit: float64(steps + 40), Unit: "steps", Rate: 9.1, RateUnit: "steps"},
+			{Name: api.StageCommitted, Value: 7100, Limit: float64(steps + 64), Unit: "steps", Rate: 9.1, RateUnit: "steps"},
 		},
 		Streams: []state.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30,
 			FullInSeconds: &fills},
@@ -202,7 +203,7 @@ func madeUp(n uint64) api.Status {
 		RankCount: 4,
 		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, MinConsumed: steps, MaxConsumed: steps + 40, Sent: steps,
 			ReportsConsumption: true, State: api.StateReading}},
-		Commits: []api.JobCommit{{Job: "trainer", Step: 7100}, {Job: "trainer/eval", Step: 7180}},
+		Commits: []api.JobCommit{{Job: "train", Step: 7100}, {Job: "train/eval", Step: 7180}},
 		Daemons: []api.DaemonStatus{
 			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", IsLeader: true,
 				Term: 3, Ranks: 2, Bytes: 11.2e6, SilentSeconds: 0},

@@ -41,7 +41,7 @@ func TestPage_ShowsEverySection(t *testing.T) {
 	p.Says("#top", "Waiting", "Rank 3 of 4 holds the others (40 steps behind)",
 		"What to do: look at rank 3 of job train", "demo", "7,271 steps planned", "steps sent", "steps consumed",
 		"7,100 steps committed",
-		"≈ 21,400 steps in total", "90 min until the end", "4 ranks reading", "20 MiB/s sent to ranks", "0.31 % padding",
+		"≈ 21,400 steps in total", "26 min until the end", "4 ranks reading", "20 MiB/s sent to ranks", "0.31 % padding",
 		"12.7 % documents split")
 	p.Says("#flow", "Stored 900 MiB of 1 GiB in stream DOCS_web full in about 40 min",
 		"Published 812k of 990k documents accepted by the planner", "Tokenized 61 MiB of 64 MiB",
@@ -59,7 +59,7 @@ func TestPage_ShowsEverySection(t *testing.T) {
 	if first := p.Text("#ranks-table tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
-	p.Says("#commits", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
+	p.Says("#commits", "train before step 7,100 171 steps", "train/eval before step 7,180")
 	p.Says("#skipped-section", "undecodable 15 undecodable see the dead letters",
 		"masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
 	p.Says("#dead-section", "15 documents could not be decoded", "1 more not stored yet", "12 not UTF-8",
@@ -182,6 +182,7 @@ func picture(t *testing.T, p *browsertest.Tab, name string) {
 	if !*pictures || name == "" {
 		return
 	}
+	p.Run(`document.documentElement.style.scrollbarWidth = "none"`)
 	if err := os.WriteFile(filepath.Join("..", "..", "docs", "img", name+".png"), p.Screenshot(), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -200,7 +201,7 @@ func openCharts(p *browsertest.Tab) {
 }
 
 // shown are the views whose screenshots docs/ contains.
-var shown = map[browsertest.View]string{browsertest.Light(1280, 900): "live", browsertest.Dark(1280, 900): "live-dark",
+var shown = map[browsertest.View]string{browsertest.Light(1440, 900): "live", browsertest.Dark(1440, 900): "live-dark",
 	browsertest.Dark(420, 900):    "live-phone",
 	browsertest.Light(2560, 1440): "live-wide"}
 
