@@ -65,9 +65,10 @@ lint-python: venv ## run ruff and mypy --strict
 	cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
 
 .PHONY: lint-prose
-lint-prose: ## compare phrases of the deny-list with tools/vale/limits.json, and limit the words of the pages
+lint-prose: ## compare phrases of the deny-list with tools/vale/limits.json, limit the words of the pages, and check their spelling
 	@$(PYTHON) tools/prose.py
 	@$(PYTHON) tools/words.py --limit 45000
+	@$(GO) tool -modfile=tools/go.mod vale --config=tools/vale/spelling.ini --no-global $$(git ls-files '*.md')
 
 BASE ?=
 
