@@ -182,7 +182,7 @@ func (w *wait) checkLeader() *fault.Error {
 	if r.Age >= state.HeartbeatTimeout {
 		detail = "no daemon that leads has reported for " + r.Age.Round(time.Millisecond).String()
 	}
-	return stallError(fault.NotLeading, "Waiting for a daemon to plan the run, "+humanize.Time(r.Age),
+	return stallError(fault.NotLeading, "Waiting for a leader among the daemons, "+humanize.Time(r.Age),
 		w.withConnection(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers",
 		nil)
