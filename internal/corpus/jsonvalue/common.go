@@ -2,8 +2,12 @@ package jsonvalue
 
 import "bytes"
 
-// scanCommonObject reads an object whose names are ASCII without escapes. It returns false for others and for invalid
-// JSON. It scans strings faster than jsontext, to which it passes numbers, lists and objects.
+// maxCommonFields bounds the fields that are read again if the object is not a common one.
+const maxCommonFields = 64
+
+// scanCommonObject reads an object of at most maxCommonFields fields whose names are ASCII without escapes. It returns
+// false for others and for invalid JSON. It scans strings faster than jsontext, to which it passes numbers, lists and
+// objects.
 func scanCommonObject(raw []byte) (Object, bool) {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
@@ -13,7 +17,7 @@ func scanCommonObject(raw []byte) (Object, bool) {
 		return Object{}, skipSpace(raw, i+1) == len(raw)
 	}
 	o := make(Object, 0, 8)
-	for len(o) < maxFields {
+	for len(o) < maxCommonFields {
 		name := scanName(raw[i:])
 		if name == 0 {
 			return nil, false

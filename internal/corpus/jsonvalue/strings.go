@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
-	"slices"
 	"strconv"
 	"sync"
 	"unicode/utf16"
@@ -24,7 +23,9 @@ func Unquote(quoted []byte) []byte {
 	} else {
 		buffer := textBuffers.Get().(*[]byte)
 		defer textBuffers.Put(buffer)
-		*buffer = slices.Grow((*buffer)[:0], len(inner)+wordBytes)
+		if cap(*buffer) < len(inner)+wordBytes {
+			*buffer = make([]byte, len(inner)+wordBytes)
+		}
 		text := unescape((*buffer)[:len(inner)+wordBytes], inner)
 		if cap(*buffer) > maxTextBuffer {
 			*buffer = nil
