@@ -16,7 +16,8 @@ import (
 	"io"
 	"os"
 	"runtime"
-	"slices"
+
+	"loaderd/bench/record"
 )
 
 // processors is GOMAXPROCS for every number of workers.
@@ -118,13 +119,8 @@ func compare(name string, work measured, repeats int) ([]result, error) {
 	}
 	var out []result
 	for _, n := range workers {
-		out = append(out, result{name, n, median(cpu[n]), median(cpu[1]), median(speed[n]), median(speed[1]),
-			median(blocked[n])})
+		out = append(out, result{name, n, record.Median(cpu[n]), record.Median(cpu[1]), record.Median(speed[n]),
+			record.Median(speed[1]), record.Median(blocked[n])})
 	}
 	return out, nil
-}
-
-func median(values []float64) float64 {
-	slices.Sort(values)
-	return values[len(values)/2]
 }

@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -177,6 +176,7 @@ func (o options) measure(ctx context.Context) (err error) {
 		text += int64(len(d.text))
 	}
 	files := map[string]string{}
+	results := []*result{{Input: inMemory}}
 	for _, w := range writers {
 		if !o.selects(w.name) {
 			continue
@@ -185,12 +185,7 @@ func (o options) measure(ctx context.Context) (err error) {
 		if err := writeFile(ctx, files[w.name], o.bytes, w.write); err != nil {
 			return err
 		}
-	}
-	results := []*result{{Input: inMemory}}
-	for _, w := range writers {
-		if o.selects(w.name) {
-			results = append(results, &result{Input: w.name})
-		}
+		results = append(results, &result{Input: w.name})
 	}
 	if o.python != "" && o.selects(inPython) {
 		results = append(results, &result{Input: inPython})
@@ -206,7 +201,7 @@ func (o options) measure(ctx context.Context) (err error) {
 		}
 	}
 	for _, r := range results {
-		r.MBs, r.NsPerByte = median(r.rates), median(r.nsec)
+		r.MBs, r.NsPerByte = record.Median(r.rates), record.Median(r.nsec)
 		r.Ratio = r.MBs / results[0].MBs
 	}
 	return o.print(results)
@@ -264,21 +259,15 @@ func (o options) publishTo(ctx context.Context, dir, input, file string) (p publ
 	return p, nil
 }
 
-func median(of []float64) float64 {
-	slices.Sort(of)
-	return of[len(of)/2]
-}
-
 func (o options) print(results []*result) error {
 	if o.json {
 		return json.NewEncoder(os.Stdout).Encode(results)
 	}
-	fmt.Printf("%s, %d MB of text\n", record.ThisMachine(), o.bytes/1e6)
+	fmt.Printf("%s %d MB of text.\n", record.ThisMachine(), o.bytes/1e6)
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "input\tMB/s\tratio\tCPU ns/byte\t")
 	for _, r := range results {
 		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.1f\t\n", r.Input, r.MBs, r.Ratio, r.NsPerByte)
 	}
-	fmt.Fprintf(w, "%d cores\t\t\t\t\n", runtime.NumCPU())
 	return w.Flush()
 }

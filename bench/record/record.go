@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -115,6 +116,12 @@ type Answer struct {
 	Retriever string  `json:"retriever"`
 	PerSecond float64 `json:"queries_per_second"`
 	SameFile  float64 `json:"same_file"` // share of the results from the same file
+}
+
+// Median returns the median of values, which it sorts: of an even number the larger one in the middle.
+func Median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }
 
 // Write writes a measurement as indented JSON.

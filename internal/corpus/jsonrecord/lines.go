@@ -45,7 +45,11 @@ func (l Lines) Documents(ctx context.Context, yield record.Yield) bool {
 			default:
 			}
 			b.LineBlock, b.err = l.Reader.Next(buffer)
-			running.Go(func() { b.parse(l.Columns) })
+			if b.err == nil && !b.Shared {
+				running.Go(func() { b.parse(l.Columns) })
+			} else {
+				b.parse(l.Columns)
+			}
 			select {
 			case blocks <- b:
 			case <-ctx.Done():
@@ -53,9 +57,6 @@ func (l Lines) Documents(ctx context.Context, yield record.Yield) bool {
 			}
 			if b.isLast() {
 				return
-			}
-			if b.Shared {
-				<-b.parsed
 			}
 		}
 	})

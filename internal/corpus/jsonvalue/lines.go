@@ -7,8 +7,6 @@ import (
 	"io"
 )
 
-func newBufferedReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
-
 // blockBytes is the maximum size of a block of several lines.
 const blockBytes = 1 << 20
 

@@ -86,8 +86,11 @@ func compareList(t *testing.T, value []byte) {
 
 // Strings are scanned and decoded by words, wherever an escape, the end or an invalid byte is.
 func TestObject_SpecialBytesAtAnyOffset(t *testing.T) {
-	for _, special := range []string{``, `\n`, `\n\t\\\"`, `\u0041`, `\ud83d\ude00`, `\ud83d`, `\ud83d\u0041`, `\ude00`, `\x`, `\u00g0`, `\u00`,
-		`\`, "\x1f", "\x00", "é\\n", "\xff", "\xff\\n", `"`, `","b":"`} {
+	for _, special := range []string{
+		``, `\n`, `\n\t\\\"`, `\u0041`, `\ud83d\ude00`, `\ud83d`, `\ud83d\u0041`, `\ude00`, // escapes
+		`\x`, `\u00g0`, `\u00`, `\`, "\x1f", "\x00", // invalid
+		"é\\n", "\xff", "\xff\\n", `"`, `","b":"`,
+	} {
 		for before := range 20 {
 			for after := range 20 {
 				raw := []byte(`{"a":"` + strings.Repeat("x", before) + special + strings.Repeat("y", after) + `"}`)

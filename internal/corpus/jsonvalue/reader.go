@@ -30,7 +30,7 @@ type Reader struct {
 
 // NewReader returns a reader of values of at most limit bytes. array permits an array of values.
 func NewReader(r io.Reader, limit int64, array bool) *Reader {
-	return &Reader{r: newBufferedReader(r), limit: limit, array: array}
+	return &Reader{r: bufio.NewReaderSize(r, 64<<10), limit: limit, array: array}
 }
 
 // SizeError is a line or a value that exceeds the limit of its reader, which continues after it.

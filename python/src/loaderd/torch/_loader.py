@@ -441,7 +441,7 @@ class StepLoader(IterableDataset[Batch]):
         else:
             address = "private daemon" if self._documents.handle is None else str(self._documents.handle)
             source = f"{address}, {self._documents.state}"
-        closed = ", closed" if self._guard.closed and not source.endswith(", closed") else ""
+        closed = ", closed" if self._documents is None and self._guard.closed else ""
         return f"<StepLoader {source}, step {self._state.step}{closed}>"
 
     def _repr_html_(self) -> str:
