@@ -62,7 +62,8 @@ func TestDefault_MatchesPackageDefaults(t *testing.T) {
 		Stream:    stream.Default(),
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
-		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, StallTimeout: time.Minute,
+		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, TokenStore: backend.TokenStore{MaxBytes: 64 << 30},
+			StallTimeout:      time.Minute,
 			IdleReaderTimeout: 10 * time.Minute,
 			CheckpointSteps:   200, Retention: backend.RetentionKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
@@ -229,7 +230,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is not a section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.system_account, stream.tls, tokenizer, trace (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, serve.token_store, shuffle, shutdown, steps, stream, stream.cluster, stream.system_account, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  " +
 			"window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +

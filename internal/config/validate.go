@@ -140,6 +140,7 @@ func (v *validation) serve(c Config) {
 	v.check(s.ForecastInterval == 0 || s.ForecastInterval >= time.Second, "serve.forecast", s.ForecastInterval,
 		"0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
+	v.check(s.TokenStore.MaxBytes >= 0, "serve.token_store.max_bytes", s.TokenStore.MaxBytes, "0 bytes or more")
 	if s.CacheBytes >= 0 {
 		const idBytes = 4
 		step := c.Plan.MaxStepTokens()

@@ -51,7 +51,7 @@ type Daemon struct {
 	log       *slog.Logger
 	store     *stream.Store
 	elector   *lease.Elector
-	docs      letters
+	docs      *sourceOpener
 	dead      *deadletter.Tallies
 	run       *loader.Run
 	flight    *arrowout.Server
@@ -172,6 +172,7 @@ func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo,
 	if err != nil {
 		return nil, err
 	}
+	tokens.Store = OpenTokenStore(&c, d.log)
 	of := &sourceOpener{store: d.store, plan: steps, tokens: tokens.WithSharedEncoders(c.Stream.Workers), config: c.Plan,
 		dead: d.dead}
 	d.docs = of
@@ -218,6 +219,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 		return err
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
+		tokenStoreMetrics{d.docs.tokens.Store},
 		rankMetrics{d.flight.StreamStats, d.run.Ranks, func() planrecord.Commits { return d.run.Info().Commits }},
 		daemonMetrics{d.run.IsLeader, d.monitor.Term, d.run.Verdict}, buildInfo(build.This()))
 	return nil
@@ -414,6 +416,9 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	}
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())
+	}
+	if d.docs != nil && d.docs.tokens.Store != nil {
+		d.docs.tokens.Store.Close()
 	}
 	return err
 }

@@ -13,6 +13,8 @@ type Options struct {
 	Ahead int `koanf:"ahead"`
 	// CacheBytes bounds the tokens kept for assembling rows.
 	CacheBytes int64 `koanf:"cache_bytes"`
+	// TokenStore configures the cache of tokenized documents on the local disk.
+	TokenStore TokenStore `koanf:"token_store"`
 	// StallTimeout is how long a reader waits for a step, and a request for its record, before the cause is returned as an
 	// error.
 	StallTimeout time.Duration `koanf:"stall_timeout"`
@@ -39,6 +41,14 @@ type Options struct {
 	// MeasureTokens bounds the estimated remaining tokens up to which a run is measured without a request, once all its
 	// sources are sealed. Its number of steps is then exact.
 	MeasureTokens mixture.Tokens `koanf:"measure_tokens"`
+}
+
+// TokenStore configures a cache of tokenized documents.
+type TokenStore struct {
+	// Dir is its folder; empty selects one.
+	Dir string `koanf:"dir"`
+	// MaxBytes bounds its size, besides a share of the free disk space. 0 disables the cache.
+	MaxBytes int64 `koanf:"max_bytes"`
 }
 
 // FlushesEarly reports whether one of the bounds of an early flush is set.

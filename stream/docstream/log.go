@@ -36,6 +36,7 @@ type Log struct {
 	// inactive is the time without requests after which the server drops a consumer.
 	inactive time.Duration
 	tracer   Tracer
+	stored   *storedDocuments
 	letters  *deadletter.Writer // nil if the log was opened read-only
 	created  time.Time          // of the stream, when it was opened; another time means another stream
 	identity identityCheck
@@ -99,6 +100,9 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenization) (*Log, error) 
 			columns:   tokenColumns(t.Documents), meta: metaColumns(t.Documents), ignored: ignoredColumns(t.Documents)},
 		workspaces: newWorkspacePool(t, workers+1), transform: transform,
 		workers: workers, bufferBytes: cfg.BufferBytes, inactive: inactiveTimeout, tracer: t.Tracer,
+	}
+	if l.stored, err = newStoredDocuments(l, t); err != nil {
+		return nil, err
 	}
 	l.recordConfirmation(st.CachedInfo())
 	return l, nil
@@ -198,6 +202,7 @@ func (l *Log) downError(what string, err error) error {
 // recordConfirmation records the server's time of a response that showed the stream to be the one that was opened.
 func (l *Log) recordConfirmation(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
+	l.stored.deleteBelow(info.State.FirstSeq)
 }
 
 // checkIdentity returns an error for a message of another stream of the same name. A recreated stream holds no message
@@ -245,13 +250,16 @@ func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, e
 
 // refetch reads a document that a source has delivered.
 func (l *Log) refetch(ctx context.Context, sequence uint64) (document.Document, error) {
+	if doc, ok := l.stored.read(ctx, sequence); ok {
+		return doc, nil
+	}
 	m, err := l.fetchMessage(ctx, sequence)
 	if err != nil {
 		return document.Document{}, err
 	}
 	e := l.workspaces.get()
 	defer l.workspaces.put(e)
-	doc, failed := l.makeDocument(m, e)
+	doc, failed := l.stored.documentOf(m, e)
 	if failed != nil {
 		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.Reason,
 			failed.Sentence)

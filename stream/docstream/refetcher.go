@@ -28,6 +28,9 @@ const (
 // cannot be read now is left out, and Content returns the reason. An error means that no further document can be read
 // now.
 func (l *Log) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+	if sequences = l.stored.deliver(ctx, sequences, f); len(sequences) == 0 {
+		return ctx.Err()
+	}
 	defer l.store.BeginRead()()
 	c := refetcher{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
 	g, ctx := errgroup.WithContext(ctx)
@@ -127,7 +130,7 @@ func (c refetcher) deliverAll(ctx context.Context, messages []message) error {
 	e := c.log.workspaces.get()
 	defer c.log.workspaces.put(e)
 	for i := range messages {
-		doc, _ := c.log.makeDocument(&messages[i], e) // an undecodable message has its dead letter
+		doc, _ := c.log.stored.documentOf(&messages[i], e) // an undecodable message has its dead letter
 		c.deliver(doc)
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"loaderd/packonline/similarity"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
+	"loaderd/stream/tokenstore"
 )
 
 // Encoder turns text into token ids. One goroutine uses it at a time. Its result depends on its arguments alone.
@@ -40,6 +41,8 @@ type Tokenization struct {
 	Text func(dst []byte, id int32) []byte
 	// Hints configures how documents are compared, if the packing method compares them; else nil.
 	Hints *similarity.Config
+	// Store caches documents on the local disk; nil: they are not cached.
+	Store *tokenstore.Store
 	// Tracer samples documents; nil disables tracing.
 	Tracer Tracer
 }

@@ -154,7 +154,7 @@ func (r *reader) tokenizeChunk(ctx context.Context, c *chunk, e *workspace) {
 		m := &c.messages[i]
 		m.parseHeaders(&e.headers)
 		began := r.log.traceTime()
-		doc, failed := r.log.makeDocument(m, e)
+		doc, failed := r.log.stored.documentOf(m, e)
 		if doc.Trace != nil {
 			r.log.tracer.Fetched(doc.Trace, r.log.name, m.sequence, doc.Len(), m.time, began, time.Now())
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/connlimit"
+	"loaderd/internal/diskspace"
 	"loaderd/stream/proxy"
 )
 
@@ -413,7 +414,7 @@ func (s *Server) Stop() error {
 
 // DiskFree returns the free space of the store's disk, in bytes.
 func (s *Server) DiskFree() (int64, error) {
-	free, err := diskFree(s.folder.path)
+	free, err := diskspace.Free(s.folder.path)
 	if err != nil {
 		return 0, fmt.Errorf("read free space of %s: %w", filepath.Clean(s.folder.path), err)
 	}

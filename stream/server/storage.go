@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"loaderd/internal/diskspace"
 	"loaderd/internal/humanize"
 )
 
@@ -37,7 +38,7 @@ const minFreeSpace = 64 << 10
 // isOutOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
 // check returns errors of the operating system only as text.
 func isOutOfSpace(message string) bool {
-	for _, err := range noSpace {
+	for _, err := range diskspace.NoSpace {
 		if strings.Contains(message, err.Error()) {
 			return true
 		}

@@ -98,7 +98,9 @@ var arrows = map[string][]string{
 
 	"stream": {"stream/messages", "stream/streamcopy", "stream/conn", "stream/proxy", "stream/server",
 		"loader/backend", "internal/auth"},
-	"stream/docstream":   {"stream/deadletter", "stream/feed", "stream", "internal/invalidutf8"},
+	"stream/docstream": {"stream/deadletter", "stream/feed", "stream/tokenstore", "stream",
+		"internal/invalidutf8"},
+	"stream/tokenstore":  {"internal/diskspace", "loader/document"},
 	"stream/deadletter":  {"stream"},
 	"stream/casvalue":    {"stream"},
 	"stream/mac":         {},
@@ -116,7 +118,7 @@ var arrows = map[string][]string{
 	"stream/messages":   {"stream/conn"},
 	"stream/feed":       {"stream/conn"},
 	"stream/streamcopy": {"stream/messages", "stream/conn"},
-	"stream/server":     {"stream/proxy", "internal/auth", "internal/connlimit"},
+	"stream/server":     {"stream/proxy", "internal/auth", "internal/connlimit", "internal/diskspace"},
 	"stream/proxy":      {"internal/connlimit"},
 
 	"arrowout": {"arrowout/internal/action", "arrowout/internal/batch", "arrowout/internal/session", "internal/api",
@@ -189,6 +191,7 @@ var arrows = map[string][]string{
 	"internal/invalidutf8":  {},
 	"internal/auth":         {},
 	"internal/logsample":    {},
+	"internal/diskspace":    {},
 	"internal/connlimit":    {"internal/logsample"},
 	"internal/httplimit":    {"internal/connlimit", "internal/logsample"},
 	"internal/build":        {"loader/planner"},

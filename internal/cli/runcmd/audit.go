@@ -64,6 +64,9 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger,
 	if err != nil {
 		return maintenance.AuditResult{}, err
 	}
+	if tokens.Store = daemon.OpenTokenStore(&c, log); tokens.Store != nil {
+		defer tokens.Store.Close()
+	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return maintenance.AuditResult{}, err

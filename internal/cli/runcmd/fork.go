@@ -102,6 +102,9 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, asJSON
 	if err != nil {
 		return err
 	}
+	if tokenizing.Store = daemon.OpenTokenStore(&c, log); tokenizing.Store != nil {
+		defer tokenizing.Store.Close()
+	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return err

@@ -142,6 +142,9 @@ func (in *streamInput) read(ctx context.Context, c config.Config, seed uint64, s
 	if err != nil {
 		return compared{}, err
 	}
+	if tokens.Store = daemon.OpenTokenStore(&c, command.NewLogger(c.Log, stderr)); tokens.Store != nil {
+		defer tokens.Store.Close()
+	}
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
 		return compared{}, err

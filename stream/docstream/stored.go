@@ -1,0 +1,164 @@
+package docstream
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/loader/document"
+	"loaderd/loader/runconfig"
+	"loaderd/packonline/similarity"
+	"loaderd/stream"
+	"loaderd/stream/deadletter"
+	"loaderd/stream/tokenstore"
+)
+
+// storedDocuments are the documents of a stream in the token store.
+type storedDocuments struct {
+	log       *Log
+	documents *tokenstore.Documents // nil without a store
+
+	// A stream that was restored from a backup has the same creation time, and may have other documents at the sequences
+	// after the backup. The newest stored document is therefore compared with the stream once.
+	mu       sync.Mutex
+	verified bool
+}
+
+// storedFormat is the version of what determines a document besides its message, the program and documentSettings.
+const storedFormat = 1
+
+// documentSettings are the settings that determine a document.
+type documentSettings struct {
+	Format    int
+	Tokenizer string // fingerprint
+	VocabSize int
+	Texts     bool // whether texts are accepted
+	End       int32
+	Documents runconfig.Documents
+	Seed      uint64
+	Hints     *similarity.Config
+}
+
+// newStoredDocuments opens the documents of a log in the token store.
+func newStoredDocuments(l *Log, t Tokenization) (*storedDocuments, error) {
+	s := &storedDocuments{log: l}
+	if t.Store == nil {
+		return s, nil
+	}
+	settings := documentSettings{storedFormat, t.Fingerprint, t.VocabSize, t.NewEncoder != nil, t.End, t.Documents, t.Seed,
+		t.Hints}
+	settings.Documents.Dedupe = 0 // applies to the planner
+	if settings.Documents.FIM.Rate == 0 {
+		settings.Seed = 0 // no draw depends on it
+	}
+	fingerprint, err := json.Marshal(settings)
+	if err == nil {
+		s.documents, err = t.Store.Documents(tokenstore.Identity{Stream: l.name, Created: l.created,
+			Fingerprint: string(fingerprint)})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("open the token store: %w", err)
+	}
+	return s, nil
+}
+
+// deleteBelow deletes documents before the first one of the stream.
+func (s *storedDocuments) deleteBelow(first uint64) {
+	if s.documents != nil {
+		s.documents.DeleteBelow(first)
+	}
+}
+
+// load returns a stored document. Its caller must compare it with its message, unless isVerified.
+func (s *storedDocuments) load(sequence uint64) (document.Document, bool) {
+	if s.documents == nil {
+		return document.Document{}, false
+	}
+	d, traceparent, ok := s.documents.Get(sequence)
+	if ok && s.log.tracer != nil {
+		d.Trace = s.log.tracer.Sample(traceparent, s.log.created, sequence)
+	}
+	return d, ok
+}
+
+// isVerified reports whether stored documents are known to be those of the stream.
+func (s *storedDocuments) isVerified(ctx context.Context) bool {
+	if s.documents == nil {
+		return false
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.verified {
+		return true
+	}
+	newest, ok := s.documents.Newest()
+	if !ok {
+		return false
+	}
+	d, ok := s.load(newest)
+	if !ok {
+		return false
+	}
+	m, err := s.log.getMessage(ctx, newest)
+	switch {
+	case err == nil && m.time.UnixNano() == d.Stored:
+	case err == nil, errors.Is(err, jetstream.ErrMsgNotFound) && !s.log.store.Clustered():
+		s.documents.DeleteAll()
+	default:
+		return false
+	}
+	s.verified = true
+	return true
+}
+
+// read returns a stored document without reading its message. ok is false if it is not stored, or not verified.
+func (s *storedDocuments) read(ctx context.Context, sequence uint64) (d document.Document, ok bool) {
+	if !s.isVerified(ctx) {
+		return d, false
+	}
+	return s.load(sequence)
+}
+
+// deliver calls f with each stored document, and returns the sequences of the others.
+func (s *storedDocuments) deliver(ctx context.Context, sequences []uint64,
+	f func(document.Document)) (others []uint64) {
+	if !s.isVerified(ctx) {
+		return sequences
+	}
+	for i, sequence := range sequences {
+		if ctx.Err() != nil {
+			return append(others, sequences[i:]...)
+		}
+		if d, ok := s.load(sequence); ok {
+			f(d)
+		} else {
+			others = append(others, sequence)
+		}
+	}
+	return others
+}
+
+// documentOf returns the document of a message. It stores the document if it is not stored yet.
+func (s *storedDocuments) documentOf(m *message, e *workspace) (document.Document, *deadletter.Problem) {
+	if d, ok := s.load(m.sequence); ok {
+		if d.Stored == m.time.UnixNano() {
+			e.replaced = 0
+			return d, nil
+		}
+		s.documents.DeleteAll() // they are of an earlier state of the stream
+	}
+	d, failed := s.log.makeDocument(m, e)
+	// Texts with invalid UTF-8 are not stored, because each reading counts and reports them.
+	if s.documents != nil && failed == nil && d.Skip == "" && e.replaced == 0 {
+		traceparent := ""
+		if len(m.header) > 0 {
+			traceparent = newHeaderFields(m.header).get(stream.HeaderTrace)
+		}
+		s.documents.Put(&d, traceparent)
+	}
+	return d, failed
+}

@@ -1,0 +1,198 @@
+package docstream_test
+
+import (
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"loaderd/internal/natstest"
+	"loaderd/loader/document"
+	"loaderd/stream"
+	"loaderd/stream/docstream"
+	"loaderd/stream/tokenstore"
+)
+
+// failingEncoder fails a test that tokenizes.
+type failingEncoder struct{ t *testing.T }
+
+func (e failingEncoder) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
+	e.t.Errorf("tokenizes %q", text)
+	return dst
+}
+
+// openStoredLog opens the stream with a token store. If a document is tokenized though it must not be, the test fails.
+func openStoredLog(t *testing.T, s *stream.Store, folder string, tokenizes bool) (*docstream.Log, *tokenstore.Store) {
+	t.Helper()
+	store, err := tokenstore.Open(folder, 64<<20, "1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(store.Close)
+	with := bytesTokenizing
+	with.Store = store
+	if !tokenizes {
+		with.NewEncoder = func() docstream.Encoder { return failingEncoder{t} }
+	}
+	l, err := docstream.Open(natstest.Context(t), s, with)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l, store
+}
+
+func refetchAll(t *testing.T, l *docstream.Log, n int) map[uint64]document.Document {
+	t.Helper()
+	var sequences []uint64
+	for i := range n {
+		sequences = append(sequences, uint64(i+1))
+	}
+	got, mu := map[uint64]document.Document{}, sync.Mutex{}
+	if err := l.Refetch(natstest.Context(t), sequences, func(d document.Document) {
+		mu.Lock()
+		defer mu.Unlock()
+		got[d.Sequence] = d
+	}); err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// A document is tokenized once: all later reads, of this process and of the next one, return the same from the store.
+func TestLog_TokenizesOnce(t *testing.T) {
+	srv := natstest.Start(t)
+	const n = 300
+	messages := natstest.Documents(1, n)
+	messages[10].ID = "some-id"
+	plain := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), messages...)
+	want := refetchAll(t, plain, n)
+	folder := t.TempDir()
+
+	l, store := openStoredLog(t, srv.Store(), folder, true)
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, n)
+	src.settle()
+	if err := src.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+
+	l, store = openStoredLog(t, srv.Store(), folder, false)
+	checkCounted(t, openSource(t, l, 1), 1, n)
+	if diff := cmp.Diff(want, refetchAll(t, l, n)); diff != "" {
+		t.Error(diff)
+	}
+	content, err := l.Content(natstest.Context(t), 11)
+	if diff := cmp.Diff(want[11].Content, content); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	parts, err := l.PackingHints(natstest.Context(t), 11)
+	if diff := cmp.Diff(want[11].Documents(), parts); diff != "" || err != nil {
+		t.Error(diff, err)
+	}
+	if s := store.Stats(); s.Hits < 2*n || s.Misses > 0 || s.Dropped > 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+// Documents of a stream that was restored from a backup and has received other documents since are not used.
+func TestLog_RestoredStream(t *testing.T) {
+	for name, read := range map[string]func(*testing.T, *docstream.Log, int) map[uint64]document.Document{
+		"refetch": refetchAll,
+		"read": func(t *testing.T, l *docstream.Log, n int) map[uint64]document.Document {
+			src, got := openSource(t, l, 1), map[uint64]document.Document{}
+			for range n {
+				d := nextDoc(t, src)
+				got[d.Sequence] = d
+			}
+			return got
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			srv := natstest.Start(t)
+			const n = 20
+			plain := openLog(t, srv.Store())
+			natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+			want := refetchAll(t, plain, n)
+			folder := t.TempDir()
+			l, store := openStoredLog(t, srv.Store(), folder, true)
+			for sequence, d := range want {
+				if sequence > n/2 { // as if these had been published before the stream was restored
+					d.Stored -= int64(time.Hour)
+					d.Tokens, d.NarrowTokens = []int32{1, 2, 3}, nil
+				}
+				docstream.PutStored(l, d)
+			}
+			store.Close()
+			l, _ = openStoredLog(t, srv.Store(), folder, true)
+			if diff := cmp.Diff(want, read(t, l, n)); diff != "" {
+				t.Error(diff)
+			}
+			if diff := cmp.Diff(want, refetchAll(t, l, n)); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// A document that was read again has the same content, whatever happens to the files of the store.
+func TestLog_DamagedTokenStore(t *testing.T) {
+	srv := natstest.Start(t)
+	const n = 200
+	plain := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+	want := refetchAll(t, plain, n)
+	folder := t.TempDir()
+	l, store := openStoredLog(t, srv.Store(), folder, true)
+	refetchAll(t, l, n)
+	store.Close()
+	names := segments(t, folder)
+	if len(names) != 1 {
+		t.Fatal(names)
+	}
+	whole, err := os.ReadFile(names[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 8; i < len(whole); i += len(whole) / 40 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			b := slices.Clone(whole)
+			b[i] ^= 0x10
+			if i%3 == 0 {
+				b = b[:i]
+			}
+			for _, name := range segments(t, folder) {
+				if err := os.Remove(name); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(names[0], b, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			l, store := openStoredLog(t, srv.Store(), folder, true)
+			for range 2 {
+				if diff := cmp.Diff(want, refetchAll(t, l, n)); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+			store.Close()
+		})
+	}
+}
+
+// segments returns the files of a token store that have documents.
+func segments(t *testing.T, folder string) []string {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join(folder, "*", "*-*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
