@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"testing"
@@ -17,6 +18,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 	"loaderd/stream/docstream"
+	"loaderd/stream/tokenstore"
 )
 
 // BenchmarkEpochReader reads a sealed source of 40,000 documents from a real server and tokenizes them. Each document
@@ -46,30 +48,65 @@ func BenchmarkEpochReader(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			for n := 0; n < documents; {
-				docs, err := document.Receive(context.Background(), source)
-				if err != nil {
-					b.Fatal(err)
-				}
-				n += len(docs)
-				source.ReleaseChunk()
-			}
-			source.Close()
+			drain(b, source, documents)
 		}
 		b.ReportMetric(float64(documents*b.N)/b.Elapsed().Seconds(), "documents/s")
 	}
 	b.Run("stream", func(b *testing.B) { read(b, func() (document.Source, error) { return docs.Read(ctx, 1) }) })
+	folder := b.TempDir()
+	b.Run("stream, storing", func(b *testing.B) {
+		read(b, func() (document.Source, error) { return openStored(b, srv.Store(), tokens, b.TempDir()).Read(ctx, 1) })
+		source, err := openStored(b, srv.Store(), tokens, folder).Read(ctx, 1)
+		if err != nil {
+			b.Fatal(err)
+		}
+		drain(b, source, documents)
+	})
+	stored := openStored(b, srv.Store(), tokens, folder)
+	b.Run("stream, stored", func(b *testing.B) {
+		read(b, func() (document.Source, error) { return stored.Read(ctx, 1) })
+	})
 	for _, block := range []int{8, 16, 32, 64, 256} {
-		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
-			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}},
-				Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
-			m, err := mixture.New(c, map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
-			if err != nil {
-				b.Fatal(err)
-			}
-			read(b, func() (document.Source, error) { return feed.NewEpochReader(docs, m.EpochOrder(0, 0), 0, 1<<25), nil })
-		})
+		c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}},
+			Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
+		m, err := mixture.New(c, map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
+		if err != nil {
+			b.Fatal(err)
+		}
+		for name, from := range map[string]*docstream.Log{"": docs, ", stored": stored} {
+			b.Run(fmt.Sprint("blocks of ", block, name), func(b *testing.B) {
+				read(b, func() (document.Source, error) { return feed.NewEpochReader(from, m.EpochOrder(0, 0), 0, 1<<25), nil })
+			})
+		}
 	}
+}
+
+// openStored opens the document stream with a token store.
+func openStored(b *testing.B, s *stream.Store, tokens docstream.Tokenization, folder string) *docstream.Log {
+	store, err := tokenstore.Open(folder, 4<<30, "", slog.New(slog.DiscardHandler))
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(store.Close)
+	tokens.Store = store
+	docs, err := docstream.Open(b.Context(), s, tokens)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return docs
+}
+
+// drain reads documents from a source and closes it.
+func drain(b *testing.B, source document.Source, documents int) {
+	for n := 0; n < documents; {
+		docs, err := document.Receive(context.Background(), source)
+		if err != nil {
+			b.Fatal(err)
+		}
+		n += len(docs)
+		source.ReleaseChunk()
+	}
+	source.Close()
 }
 
 // goSource returns text of Go's source tree.
