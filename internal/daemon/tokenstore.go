@@ -19,14 +19,11 @@ const tokenFolder = "tokens"
 // OpenTokenStore opens the configured token store. It returns nil if there is none, also if it cannot be opened,
 // because no batch depends on it. The caller must close it.
 func OpenTokenStore(c *config.Config, log *slog.Logger) *tokenstore.Store {
-	if c.Serve.TokenStore.MaxBytes == 0 {
+	folder := tokenStoreFolder(c)
+	if folder == "" || c.Serve.TokenStore.MaxBytes == 0 {
 		return nil
 	}
-	folder, err := tokenStoreFolder(c)
-	var store *tokenstore.Store
-	if err == nil {
-		store, err = tokenstore.Open(folder, c.Serve.TokenStore.MaxBytes, buildVersion(), log)
-	}
+	store, err := tokenstore.Open(folder, c.Serve.TokenStore.MaxBytes, buildVersion(), log)
 	if err != nil {
 		log.Warn("documents are not cached on disk: set serve.token_store.dir, or serve.token_store.max_bytes to 0", "error",
 			err)
@@ -35,16 +32,16 @@ func OpenTokenStore(c *config.Config, log *slog.Logger) *tokenstore.Store {
 	return store
 }
 
-func tokenStoreFolder(c *config.Config) (string, error) {
+// tokenStoreFolder returns the folder of the token store; empty for none.
+func tokenStoreFolder(c *config.Config) string {
 	if c.Serve.TokenStore.Dir != "" {
-		return c.Serve.TokenStore.Dir, nil
+		return c.Serve.TokenStore.Dir
 	}
 	folder := filepath.Join(c.Stream.Dir, tokenFolder)
-	if _, err := os.Stat(folder); err == nil || c.Stream.Embedded() {
-		return folder, nil
+	if _, err := os.Stat(folder); err == nil || c.Stream.Embedded() { // a command reads it while the daemon runs
+		return folder
 	}
-	cache, err := os.UserCacheDir()
-	return filepath.Join(cache, "loaderd", tokenFolder), err
+	return ""
 }
 
 // buildVersion identifies the code that makes tokens. Builds between releases also differ by their executable.

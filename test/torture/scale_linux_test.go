@@ -153,7 +153,7 @@ func scaleSettings(t *testing.T, url string) config.Config {
 }
 
 // scaleDaemons reads all steps of a new run with eight ranks, spread over one, two and four daemons that share the
-// machine.
+// machine, and its token store or none.
 func scaleDaemons(t *testing.T, rounds int) {
 	const world = 8
 	documents, steps := size(40_000, 6_000), size(200, 5)
@@ -162,11 +162,20 @@ func scaleDaemons(t *testing.T, rounds int) {
 	if err := publishTokens(newVictim(t, c), c.Stream.URL, "torture", documents, 1); err != nil {
 		t.Fatal(err)
 	}
-	sizes := []int{1, 2, 4}
-	rate, cost := map[int]figure{}, map[int]figure{}
+	type kind struct {
+		daemons int
+		stored  bool
+	}
+	kinds := []kind{{1, false}, {2, false}, {4, false}, {1, true}, {2, true}, {4, true}}
+	rate, cost := map[kind]figure{}, map[kind]figure{}
 	for round := range rounds {
-		for _, n := range sizes {
-			c.Run = fmt.Sprintf("daemons-%d-%d", n, round)
+		for _, k := range kinds {
+			n := k.daemons
+			c.Run = fmt.Sprintf("daemons-%d-%v-%d", n, k.stored, round)
+			c.Serve.TokenStore.Dir = ""
+			if k.stored {
+				c.Serve.TokenStore.Dir = t.TempDir()
+			}
 			f := crew(t, n, c)
 			f.leading()
 			var before, after time.Duration
@@ -177,14 +186,14 @@ func scaleDaemons(t *testing.T, rounds int) {
 			for _, v := range f.members {
 				after += v.processorTime()
 			}
-			rate[n] = append(rate[n], float64(steps)/took.Seconds())
-			cost[n] = append(cost[n], float64((after-before).Nanoseconds())/float64(got))
+			rate[k] = append(rate[k], float64(steps)/took.Seconds())
+			cost[k] = append(cost[k], float64((after-before).Nanoseconds())/float64(got))
 			f.stopAll()
 		}
 	}
-	for _, n := range sizes {
-		t.Logf("%d daemons: %v steps/s; %v ns of processor time a token, %.2f of one daemon's", n, rate[n], cost[n],
-			cost[n].median()/cost[1].median())
+	for _, k := range kinds {
+		t.Logf("%d daemons, token store %v: %v steps/s; %v ns of processor time a token, %.2f of one daemon's", k.daemons,
+			k.stored, rate[k], cost[k], cost[k].median()/cost[kind{1, k.stored}].median())
 	}
 }
 
