@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -34,8 +34,11 @@ class Server:
         ] = []  # when it takes effect, messages, expected last sequence
         self.requests = 0
         self.room = 10**9
-        self.staged: list[Message] = []
-        self.fence: int | None = None
+        self.open: dict[str, list[Message]] = {}  # batches that are not committed yet, by id
+        self.fences: dict[str, int | None] = {}
+        self.abandoned = 0
+        self.sent_ahead = 0  # messages that were sent while an answer was pending
+        self.asking = False
         self.connected = True
         self.faults = True
 
@@ -64,12 +67,26 @@ class Server:
     async def stream(self, name: str) -> dict[str, object]:
         raise NatsConnectionError("nobody asks now")
 
-    async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        self._take(payload, headers)
+    async def send(self, subject: str, messages: Sequence[bytes]) -> None:
+        for lines, payload in zip(messages[::2], messages[1::2], strict=True):
+            headers = dict(line.split(": ", 1) for line in lines.decode().split("\r\n")[:-1])
+            self.sent_ahead += self.asking
+            self._take(payload, headers)
+        await asyncio.sleep(0)
+        if self.asking and self.faults and self.random.random() < 0.1:
+            self.connected = False
+            raise NatsConnectionError("the connection broke")
 
     async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
-        self._take(payload, headers)
-        messages, fence, self.staged, self.fence = self.staged, self.fence, [], None
+        staged = self._take(payload, headers)
+        batch = headers.get("Nats-Batch-Id", "")
+        messages, fence = self.open.pop(batch, []), self.fences.pop(batch, None)
+        self.asking = True
+        for _ in range(self.random.randrange(8)):
+            await asyncio.sleep(0)
+        self.asking = False
+        if not staged:
+            raise NatsRequestError({"code": 400, "err_code": 10176, "description": "batch is incomplete"})
         fate = self.random.random() if self.faults else 1.0
         if fate < 0.15:  # delayed for a while
             self.late.append((self.requests + self.random.randrange(1, 8), messages, fence))
@@ -83,11 +100,18 @@ class Server:
             raise NatsConnectionError("the answer is lost")
         return {"seq": sequence, "batch": headers.get("Nats-Batch-Id"), "count": len(messages)}
 
-    def _take(self, payload: bytes, headers: dict[str, str]) -> None:
-        if not self.staged:
+    def _take(self, payload: bytes, headers: dict[str, str]) -> bool:
+        """Stages a message of a batch, and reports whether none is missing before it."""
+        batch, place = headers.get("Nats-Batch-Id", ""), int(headers.get("Nats-Batch-Sequence", 1))
+        if place != len(self.open.get(batch, ())) + 1:
+            self.abandoned += self.open.pop(batch, None) is not None
+            return False
+        if place == 1:
             fence = headers.get("Nats-Expected-Last-Subject-Sequence")
-            self.fence = None if fence is None else int(fence)
-        self.staged.append(Message(payload, {MESSAGE_ID: headers[MESSAGE_ID]}, 0, len(payload)))
+            self.fences[batch] = None if fence is None else int(fence)
+        message = Message(payload, {MESSAGE_ID: headers[MESSAGE_ID]}, 0, len(payload))
+        self.open.setdefault(batch, []).append(message)
+        return True
 
     def _store(self, messages: list[Message], fence: int | None) -> int:
         newest = self.stored[-1][0] if self.stored else 0
@@ -119,6 +143,7 @@ class Server:
 def test_each_document_once_and_in_order(part, monkeypatch):
     monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+    sent_ahead = abandoned = 0
     for seed in range(part * 100, part * 100 + 100):
         server = Server(seed)
         if seed % 3 == 0:
@@ -141,13 +166,26 @@ def test_each_document_once_and_in_order(part, monkeypatch):
         committer.begin("DOCS", atomic=seed % 4 != 0, last=server.sequence, read=server.sequence)
 
         async def run() -> None:
-            at = 0
+            at = shown = 0  # messages before the current batch, and messages of it that were sent ahead
             while at < len(messages):
-                size = server.random.randrange(1, 12)
-                await committer.commit(messages[at : at + size])
-                at += size
+                end = at + max(shown, server.random.randrange(1, 12))
+                shown = 0
+
+                async def ahead(count: int) -> list[Message]:
+                    nonlocal shown
+                    assert count == shown
+                    if shown > 8 or server.random.random() < 0.2:
+                        await asyncio.Event().wait()
+                    await asyncio.sleep(0)
+                    more = messages[end + shown :][: server.random.randrange(4)]
+                    shown += len(more)
+                    return more
+
+                await committer.commit(messages[at:end], ahead)
+                at = end
 
         asyncio.run(run())
+        sent_ahead, abandoned = sent_ahead + server.sent_ahead, abandoned + server.abandoned
         server.faults, server.requests = False, 10**6
         server._tick()  # delayed requests take effect now
         assert [found for _, found in server.stored] == [m.id for m in messages], seed
@@ -155,6 +193,185 @@ def test_each_document_once_and_in_order(part, monkeypatch):
             len(m.payload) for m in messages
         ), seed
         assert positions == sorted(positions) and positions[-1] == 60 * places, seed
+    assert sent_ahead > 100 and abandoned > 10
+
+
+def refused(number: int, code: int = 400, description: str = "") -> NatsRequestError:
+    return NatsRequestError({"code": code, "err_code": number, "description": description})
+
+
+@pytest.mark.parametrize(
+    ("outcome", "stored"),
+    [
+        *(
+            (outcome, stored)
+            for stored in (True, False)
+            for outcome in (
+                NatsConnectionError("no answer"),
+                NatsConnectionError("the connection broke"),
+                refused(0, 503, "busy"),
+                refused(10071, description="wrong last sequence"),
+                refused(10176, description="batch is incomplete"),
+                None,  # an acknowledgement of another batch
+            )
+        ),
+        (refused(10201, description="duplicate message id found"), False),
+        (refused(10077, 503, "maximum bytes exceeded"), False),
+        (refused(10199, description="batch is too large"), False),
+    ],
+    ids=str,
+)
+def test_Committer_AbandonsTheOpenBatchWhenTheOneBeforeFails(outcome, stored, monkeypatch):
+    """The second batch fails once the third one is open."""
+    monkeypatch.setattr(module, "FIRST_PAUSE", 0.0)
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.0)
+
+    class Failing(Server):
+        commits = 0
+
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            self.commits += 1
+            if self.commits != 2:
+                return await super().ask(subject, payload, headers)
+            while not any(m.id == "id-10" for batch in self.open.values() for m in batch):
+                await asyncio.sleep(0)  # the third batch without its last message
+            self._take(payload, headers)
+            batch = self.open.pop(headers["Nats-Batch-Id"])
+            assert [m.id for m in batch] == ["id-4", "id-5", "id-6", "id-7"]
+            if stored:
+                self._store(batch, None)
+            self.connected = "broke" not in str(outcome)
+            if outcome is None:
+                return {"seq": 1, "batch": "another", "count": 4}
+            raise outcome
+
+    server = Failing(1)
+    server.faults = False
+    messages = [Message(b"x", {MESSAGE_ID: f"id-{i}"}, i, 1) for i in range(16)]
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
+
+    async def run() -> None:
+        for at in range(0, 16, 4):
+
+            async def ahead(count: int) -> list[Message]:
+                if count == 4:
+                    await asyncio.Event().wait()
+                return messages[at + 4 : at + 8]
+
+            await asyncio.wait_for(committer.commit(messages[at : at + 4], ahead if at < 12 else None), 30)
+
+    asyncio.run(run())
+    assert [found for _, found in server.stored] == [m.id for m in messages]
+    assert committer.tally.documents == 16 and committer.tally.duplicates == 0
+    assert server.abandoned == ("broke" not in str(outcome))
+    assert list(server.open) == ([] if server.abandoned else list(server.open)[:1])  # the server drops it later
+
+
+def test_Committer_OpenBatchWithRepeatedIds():
+    """Ids that the next batch repeats are not sent, and one that the stream has by then rejects the batch."""
+
+    class Deduplicating(Server):
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            there = {found: sequence for sequence, found in self.stored}
+            batch = headers.get("Nats-Batch-Id")
+            self.asking = True
+            for _ in range(20):
+                await asyncio.sleep(0)
+            self.asking = False
+            if batch is None and headers[MESSAGE_ID] in there:
+                return {"seq": there[headers[MESSAGE_ID]], "duplicate": True}
+            if batch is not None and not there.keys().isdisjoint(m.id for m in self.open[batch]):
+                del self.open[batch]
+                raise refused(10201, description="duplicate message id found")
+            return await super().ask(subject, payload, headers)
+
+        async def origin(self, stream: str, sequence: int) -> dict[str, str]:
+            return {}
+
+    server = Deduplicating(1)
+    server.faults = False
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
+    messages = [Message(b"x", {MESSAGE_ID: found}, i, 1) for i, found in enumerate("ab" + "cdcdd" + "ebf")]
+
+    async def run() -> None:
+        for at, end, following in ((0, 2, 7), (2, 7, 10), (7, 10, 10)):
+
+            async def ahead(count: int) -> list[Message]:
+                if end + count == following:
+                    await asyncio.Event().wait()
+                return messages[end + count : end + count + 1]
+
+            await asyncio.wait_for(committer.commit(messages[at:end], ahead), 30)
+
+    asyncio.run(run())
+    assert "".join(found for _, found in server.stored) == "abcdef"
+    assert committer.tally.duplicates == 4 and committer.tally.documents == 6
+    assert server.sent_ahead == 3  # c; e, b
+
+
+def test_Committer_OpenBatchWithADocumentThatTheStreamHas():
+    """A read back found a document of the second batch, which is sent before the committer knows that."""
+
+    class Slow(Server):
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return await super().ask(subject, payload, headers)
+
+    server = Slow(1)
+    server.faults = False
+    server.stored, server.sequence = [(7, "id-6")], 7
+    messages = [Message(b"x", {MESSAGE_ID: f"id-{i}"}, i, 1) for i in range(8)]
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=7, read=0)
+
+    async def ahead(count: int) -> list[Message]:
+        if count == 4:
+            await asyncio.Event().wait()
+        return messages[4:]
+
+    async def run() -> None:
+        await committer.commit(messages[:4], ahead)
+        await committer.commit(messages[4:])
+
+    asyncio.run(run())
+    assert [found for _, found in server.stored] == ["id-6", *(f"id-{i}" for i in range(8) if i != 6)]
+    assert committer.tally.documents == 8 and server.abandoned == 1
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_Committer_ConnectionLostBetweenAcknowledgementAndOpenBatch(stored):
+    """What happened since the acknowledgement is unknown: the open batch is not continued without a read back."""
+
+    class Breaking(Server):
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            return await super().ask(subject, payload, headers)
+
+    server = Breaking(1)
+    server.faults = False
+    messages = [Message(b"x", {MESSAGE_ID: f"id-{i}"}, i, 1) for i in range(8)]
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
+
+    async def ahead(count: int) -> list[Message]:
+        if count == 4:
+            await asyncio.Event().wait()
+        return messages[4:]
+
+    async def run() -> None:
+        await committer.commit(messages[:4], ahead)
+        server.connected = False
+        if stored:  # another publisher of the input, in the same place
+            server._store(messages[4:], None)
+        await committer.commit(messages[4:])
+
+    asyncio.run(run())
+    assert [found for _, found in server.stored] == [f"id-{i}" for i in range(8)]
+    assert committer.tally.documents == 8 and server.abandoned == (not stored)
 
 
 def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
@@ -182,10 +399,10 @@ def test_the_first_repeat_is_the_earliest_one():
     class Knowing(Server):
         async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
             there = {found: sequence for sequence, found in self.stored}
-            if len(self.staged) + 1 == 1 and headers[MESSAGE_ID] in there:
+            if "Nats-Batch-Id" not in headers and headers[MESSAGE_ID] in there:
                 return {"seq": there[headers[MESSAGE_ID]], "duplicate": True}
-            if {m.id for m in self.staged} & set(there):
-                self.staged = []
+            if {m.id for m in self.open.get(headers.get("Nats-Batch-Id", ""), ())} & set(there):
+                del self.open[headers["Nats-Batch-Id"]]
                 raise NatsRequestError({"code": 400, "err_code": 10201, "description": "duplicate message id found"})
             return await super().ask(subject, payload, headers)
 

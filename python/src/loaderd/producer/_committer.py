@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import random
-import secrets
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from loaderd.producer._duplicates import Duplicate
 from loaderd.producer._errors import PublishError
 from loaderd.producer._message import MESSAGE_ID, Message
 from loaderd.producer._nats_session import BUSY, NatsConnectionError, NatsRequestError, Session
+from loaderd.producer._open_batch import LAST_SUBJECT_SEQUENCE, Ahead, OpenBatch
 
 # The server's error numbers.
 INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 10077
@@ -66,6 +66,9 @@ class Committer:
     last sequence that it saw on the subject as the expected one. If a delayed batch arrives in between, the server
     rejects the new one, and the committer reads back again. So no document is stored twice, regardless of the delay and
     of the server's deduplication window.
+
+    While the acknowledgement of a batch is pending, the next batch is sent, all but its last message. That message
+    commits it. It is sent only after the acknowledgement; after any other outcome the next batch is abandoned.
     """
 
     def __init__(
@@ -90,6 +93,8 @@ class Committer:
         self._last = 0  # everything of this publisher up to here is accounted for, or in _known
         self._known: set[str] = set()  # read back and not matched yet
         self._unsure = True
+        self._open: OpenBatch | None = None  # the next batch, of which a part is sent
+        self._steady = True  # the last attempt was accepted: the next batch will probably be sent as it is
         self._broken = 0
         self._raced = 0
         self._waiting = ""
@@ -109,8 +114,12 @@ class Committer:
         """
         self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
-    async def commit(self, batch: Sequence[Message]) -> None:
+    async def commit(self, batch: Sequence[Message], ahead: Ahead | None = None) -> None:
         """Returns when every message is stored, or already in the stream.
+
+        Args:
+            batch: The messages. After a call with `ahead`, those that it returned are the first ones.
+            ahead: Returns messages of the next batch, to be sent meanwhile. It is cancelled.
 
         Raises:
             PublishError: If the server returns a permanent error, or a wait exceeds the timeout.
@@ -129,9 +138,9 @@ class Committer:
         while pending:
             before = len(pending)
             try:
-                await self._attempt(pending)
+                await self._attempt(pending, ahead)
             except NatsConnectionError as error:
-                self._unsure = True
+                self._unsure, self._steady = True, False
                 await self.wait(f"no answer from NATS at {self._session.access.shown}: {error}")
             if pending and len(pending) < before:
                 self.tally.position = pending[0].first
@@ -140,7 +149,7 @@ class Committer:
         self.tally.position = batch[-1].position + 1
         self._on_commit()
 
-    async def _attempt(self, pending: list[Message]) -> None:
+    async def _attempt(self, pending: list[Message], ahead: Ahead | None) -> None:
         """Makes one request to the server.
 
         Messages that are accounted for are removed from pending, also when this raises.
@@ -162,8 +171,10 @@ class Committer:
             return
         count = 1 if self._single or not self._atomic else min(self._size, len(pending))
         try:
-            answer = await self._send(pending[:count], fence)
+            follows = self._steady and self._atomic and not self._single and count == len(pending)
+            answer = await self._send(pending[:count], fence, ahead if follows else None)
         except NatsRequestError as error:
+            self._steady = False
             await self._settle(error, pending, count)
             return
         sent = pending[:count]
@@ -197,30 +208,43 @@ class Committer:
             self._count([m for m in pending if m.id in there], self._last)
             pending[:] = [m for m in pending if m.id not in there]
 
-    async def _send(self, messages: Sequence[Message], fence: int | None) -> dict[str, Any]:
-        batch = secrets.token_hex(11) if len(messages) > 1 else ""
-        for place, message in enumerate(messages, 1):
-            headers = dict(message.headers)
-            if fence is not None and place == 1:
-                headers["Nats-Expected-Last-Subject-Sequence"] = str(fence)
-            if batch:
-                headers["Nats-Batch-Id"] = batch
-                headers["Nats-Batch-Sequence"] = str(place)
-            if place < len(messages):
-                await self._session.send(self._subject, message.payload, headers)
-                continue
-            if batch:
-                headers["Nats-Batch-Commit"] = "1"
-            answer = await self._session.ask(self._subject, message.payload, headers)
-            if not answer.get("seq") or (
-                batch and (answer.get("batch"), answer.get("count")) != (batch, len(messages))
-            ):
-                raise NatsConnectionError(f"acknowledgement {answer} is not that of {len(messages)} messages")
+    async def _send(self, messages: Sequence[Message], fence: int | None, ahead: Ahead | None) -> dict[str, Any]:
+        """Sends messages, and those of the next batch while it waits for the acknowledgement, which it returns."""
+        batch, self._open = self._open, None
+        if batch is not None and (fence is not None or not batch.continues(messages)):
+            await batch.abandon()
+            batch = None
+        if batch is None:
+            batch = OpenBatch(self._session, self._subject, fence)
+        await batch.send(messages[len(batch.sent) : -1])
+        if ahead is None:
+            return await self._ask(batch, messages[-1], fence)
+        following = OpenBatch(self._session, self._subject)
+        filling = asyncio.ensure_future(following.fill(ahead))
+        try:
+            answer = await self._ask(batch, messages[-1], fence)
+        except (NatsConnectionError, NatsRequestError):
+            await _cancelled(filling)
+            await following.abandon()
+            raise
+        finally:
+            filling.cancel()
+        if isinstance(await _cancelled(filling), asyncio.CancelledError) and following.sent:
+            self._open = following
+        return answer
+
+    async def _ask(self, batch: OpenBatch, last: Message, fence: int | None) -> dict[str, Any]:
+        if batch.sent:
+            return await batch.commit(last)
+        headers = last.headers if fence is None else last.headers | {LAST_SUBJECT_SEQUENCE: str(fence)}
+        answer = await self._session.ask(self._subject, last.payload, headers)
+        if not answer.get("seq"):
+            raise NatsConnectionError(f"acknowledgement {answer} is not that of a message")
         return answer
 
     def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> bool:
         """Accounts for acknowledged messages, and returns whether the stream already had them from another source."""
-        self._unsure, self._broken, self._raced = False, 0, 0
+        self._unsure, self._steady, self._broken, self._raced = False, True, 0, 0
         self._single = max(0, self._single - len(sent))
         self._size = min(2 * self._size, MOST_MESSAGES)
         repeated = duplicate and sequence <= self._last
@@ -327,3 +351,9 @@ class Committer:
             self.tally.waited += time.monotonic() - self._since
             self._waiting = ""
             self._on_wait("")
+
+
+async def _cancelled(task: asyncio.Task[None]) -> BaseException | None:
+    """Cancels a task, and returns the exception with which it ended."""
+    task.cancel()
+    return (await asyncio.gather(task, return_exceptions=True))[0]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -47,13 +48,16 @@ HEADERS_MOST = (1 << 16) - 1
 """Maximum bytes of headers per message on the server."""
 INVALID_SHARE = 100
 """Minimum bytes of a document's texts per byte that is not UTF-8, as in runs (internal/invalidutf8)."""
+_BRACE = re.compile(rb"\s*{")
+# A header's value cannot end its line.
+_NEWLINES = str.maketrans("\r\n", "  ")
 # Headers of an atomic batch and of its fence, which are added when the message is sent.
 _BATCH_ROOM = 256
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # frozen takes three times as long to create
 class Message:
-    """One document on the wire, or several that share a message."""
+    """One document on the wire, or several that share a message; not changed once it exists."""
 
     payload: bytes
     headers: dict[str, str]
@@ -68,6 +72,8 @@ class Message:
     documents: int = 1
     places: int = 1
     """Positions of the input from the first document to the last: more than documents if some were rejected."""
+    lines: bytes = b""
+    """The headers on the wire; b"" if they were not encoded."""
 
     @property
     def head(self) -> int:
@@ -133,9 +139,11 @@ class Encoder:
         Raises:
             InvalidDocumentError: If the document is invalid; the error names the position.
         """
+        columns = None
         try:
             payload, headers = self._content(document)
-            columns = self._columns(document, len(payload) // 4)
+            if isinstance(document, dict) or isinstance(document, Mapping):
+                columns = self._columns(document, len(payload) // 4)
         except InvalidDocumentError as error:
             named = document.get("id") if isinstance(document, Mapping) else None
             raise InvalidDocumentError(
@@ -149,10 +157,9 @@ class Encoder:
             headers[TRACE] = trace
         return self._message(payload, headers, position, made, columns=columns)
 
-    def _columns(self, document: Document, tokens: int) -> Mapping[str, NDArray[Any]] | None:
-        if not isinstance(document, Mapping) or document.get("columns") is None:
-            return None
-        return columns_of(document["columns"], tokens, self.columns)
+    def _columns(self, document: Mapping[str, Any], tokens: int) -> Mapping[str, NDArray[Any]] | None:
+        given = document.get("columns")
+        return None if given is None else columns_of(given, tokens, self.columns)
 
     def several(self, payload: bytes, headers: dict[str, str], documents: Sequence[Message]) -> Message:
         """Returns the message of several documents, each encoded as a separate message."""
@@ -182,8 +189,9 @@ class Encoder:
     ) -> Message:
         if self.place:
             headers[INPUT] = f"{position} {self.input}"
-        size = len(payload) + _BATCH_ROOM + sum(len(k) + len(v.encode()) + 4 for k, v in headers.items())
-        return Message(payload, headers, position, size, made, columns, documents, places)
+        lines = header_lines(headers)
+        size = len(payload) + _BATCH_ROOM + len(lines)
+        return Message(payload, headers, position, size, made, columns, documents, places, lines)
 
     def _id(
         self, position: int, payload: bytes, headers: Mapping[str, str], columns: Mapping[str, NDArray[Any]] | None
@@ -191,7 +199,7 @@ class Encoder:
         digest = self._seed.copy()
         digest.update(b"%d\0" % position)
         digest.update(payload)
-        for name in (LOSS, WEIGHT, META):
+        for name in (LOSS, WEIGHT, META) if headers else ():
             if name in headers:
                 digest.update(f"\0{name}\0{headers[name]}".encode())
         for name, values in (columns or {}).items():
@@ -200,12 +208,9 @@ class Encoder:
 
     def _content(self, document: Document) -> tuple[bytes, dict[str, str]]:
         if isinstance(document, str):
-            check_utf8(document)
-            return utf8(document), {}
+            return checked_utf8(document), {}
         if isinstance(document, (bytes, bytearray, memoryview)):
-            payload = bytes(document)
-            check_utf8(payload)
-            return payload, {}
+            return checked_utf8(bytes(document)), {}
         if isinstance(document, Mapping):
             return self._fields(document)
         return self._tokens(document)
@@ -260,10 +265,9 @@ class Encoder:
         if not isinstance(text, (str, bytes, bytearray, memoryview)):
             raise InvalidDocumentError(f"text is a {type(text).__name__}, want str or bytes")
         text = text if isinstance(text, str) else bytes(text)
-        check_utf8(text)
+        payload = checked_utf8(text)
         if meta is None:
-            payload = utf8(text) if isinstance(text, str) else text
-            return payload, {"Content-Type": TEXT} if payload.lstrip()[:1] == b"{" else {}
+            return payload, {"Content-Type": TEXT} if _BRACE.match(payload) else {}
         return _json({"text": text if isinstance(text, str) else text.decode("utf-8", "replace")}, meta)
 
     def _tokens(
@@ -281,6 +285,14 @@ class Encoder:
         if (said := loss_header(runs)) is not None:
             headers[LOSS] = said
         return ids.tobytes(), headers
+
+
+def header_lines(headers: Mapping[str, str]) -> bytes:
+    """Returns headers as lines of the protocol, each with its end of line."""
+    lines = "".join([f"{name}: {value.strip()}\r\n" for name, value in headers.items()])
+    if lines.count("\n") > len(headers) or lines.count("\r") > len(headers):
+        lines = "".join([f"{name}: {value.strip().translate(_NEWLINES)}\r\n" for name, value in headers.items()])
+    return lines.encode()
 
 
 def _json(body: dict[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
@@ -346,6 +358,23 @@ def utf8(text: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-8", "surrogatepass").decode("utf-8", "replace").encode()
+
+
+def checked_utf8(text: str | bytes) -> bytes:
+    """Returns a text as `utf8` does, and bytes unchanged.
+
+    Raises:
+        InvalidDocumentError: As check_utf8.
+    """
+    try:  # the usual case, without a second copy
+        if isinstance(text, str):
+            return text.encode()
+        if not text.isascii():
+            text.decode()
+        return text
+    except UnicodeError:
+        check_utf8(text)
+    return utf8(text) if isinstance(text, str) else text
 
 
 def check_utf8(*texts: str | bytes) -> None:

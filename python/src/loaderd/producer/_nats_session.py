@@ -10,7 +10,7 @@ import json
 import os
 import ssl
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
@@ -37,6 +37,9 @@ GET_MESSAGES, GET_BYTES = 1000, 8 << 20
 BEHIND_SECONDS = 2.0
 """Seconds that a server of a cluster may have nothing new before the others are queried, and they before the read is
 restarted."""
+
+_HEADERS_FRAME = len(b"NATS/1.0\r\n" + b"\r\n")
+"""Bytes of the protocol before and after the lines of headers."""
 
 
 class NatsConnectionError(Exception):
@@ -247,14 +250,30 @@ class Session:
         """Maximum message size of the server, headers included."""
         return self._live().max_payload
 
-    async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        """Sends without an answer.
+    async def send(self, subject: str, messages: Sequence[bytes]) -> None:
+        """Sends messages without an answer, in one write, and waits while the server does not read.
+
+        They are queued before it waits: a cancelled call has sent them.
+
+        Args:
+            subject: The subject of all messages.
+            messages: The headers of each message, as lines of the protocol, each followed by its payload.
 
         Raises:
             NatsConnectionError: If the connection is lost.
         """
+        parts: list[bytes] = []
+        name = subject.encode()
+        for lines, payload in zip(messages[::2], messages[1::2], strict=True):
+            size = len(lines) + _HEADERS_FRAME
+            parts.append(b"HPUB %b %d %d\r\nNATS/1.0\r\n%b\r\n" % (name, size, size + len(payload), lines))
+            parts += (payload, b"\r\n")
+        client = self._live()
         try:
-            await self._live().publish(subject, payload, headers=headers)
+            await client._send_command(b"".join(parts))  # publish would copy every message several times
+            await self._unless_lost(client._flush_pending(force_flush=True))
+        except NatsConnectionError:
+            raise
         except Exception as error:
             raise NatsConnectionError(str(error)) from error
 

@@ -10,14 +10,15 @@ from concurrent.futures import Future, InvalidStateError
 from loaderd.errors import ClosedClientError, ForkedClientError
 from loaderd.producer._committer import MOST_MESSAGES
 from loaderd.producer._message import Message
+from loaderd.producer._open_batch import CHUNK_BYTES
 
 
 class Outbox:
     """A bounded batch that fills while the one before is committed.
 
     The committer takes all available messages as soon as it is free. A single document is therefore sent immediately,
-    and many are sent in large batches. Waits are futures, so that threads and coroutines can both wait. After `end`
-    every method raises.
+    and many are sent in large batches. While it commits a batch it may look at the next one, and send a part of it.
+    Waits are futures, so that threads and coroutines can both wait. After `end` every method raises.
     """
 
     def __init__(self, batch_bytes: int, wake: Callable[[], None]) -> None:
@@ -27,6 +28,8 @@ class Outbox:
         self._lock = threading.Lock()
         self._filling: list[Message] = []
         self._bytes = 0
+        self._chunk = max(1, min(CHUNK_BYTES, batch_bytes // 8))
+        self._seen = 0  # bytes that `ahead` has returned
         self._committing = False
         self._room: list[Future[None]] = []
         self._flushes: list[tuple[Message, Future[None]]] = []
@@ -42,14 +45,18 @@ class Outbox:
             ):
                 room: Future[None] = Future()
                 self._room.append(room)
-                return room
-            self._filling.append(message)
-            self._bytes += message.size
-            self._last = message
-            wake = len(self._filling) == 1 and not self._committing
+                wake, result = self._committing and len(self._room) == 1, room
+            else:
+                before = self._bytes - self._seen
+                self._filling.append(message)
+                self._bytes += message.size
+                self._last = message
+                # The committer's thread is not woken for every message that it could send.
+                due = before < self._chunk <= before + message.size
+                wake, result = due if self._committing else len(self._filling) == 1, None
         if wake:
             self._wake()
-        return None
+        return result
 
     def flushed(self) -> Future[None]:
         """Returns a future that is done when everything accepted so far is committed."""
@@ -65,12 +72,24 @@ class Outbox:
     def take(self) -> list[Message]:
         """Returns all buffered messages, for the committer; empty without any."""
         with self._lock:
-            batch, self._filling, self._bytes = self._filling, [], 0
+            batch, self._filling, self._bytes, self._seen = self._filling, [], 0, 0
             self._committing = bool(batch)
             room, self._room = self._room, []
         for waiter in room:
             resolve(waiter)
         return batch
+
+    def ahead(self, count: int) -> list[Message]:
+        """Returns the messages after the first `count` of the next batch, which keeps them.
+
+        Returns:
+            The messages; empty if they are few and more may follow. Then the committer's thread is woken later.
+        """
+        with self._lock:
+            if self._bytes - self._seen < self._chunk and not self._room:
+                return []
+            self._seen = self._bytes
+            return self._filling[count:]
 
     def committed(self, last: Message) -> None:
         """Records that everything up to a message is committed."""

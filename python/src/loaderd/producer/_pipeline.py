@@ -398,8 +398,15 @@ class SendPipeline:
             if not admitted:
                 await self._run_checks.admit(batch[0].headers.get(FINGERPRINT, ""))
                 admitted = True
-            await self._committer.commit(batch)
+            await self._committer.commit(batch, self._ahead)
             self._outbox.committed(batch[-1])
+
+    async def _ahead(self, count: int) -> list[Message]:
+        """Waits for messages of the next batch after its first `count`, and returns them."""
+        while not (more := self._outbox.ahead(count)):
+            await self._work.wait()
+            self._work.clear()
+        return more
 
     async def _conclude(self) -> None:
         assert self._run_checks is not None
