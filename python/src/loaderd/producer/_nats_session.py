@@ -6,6 +6,7 @@ After a loss the caller reconnects explicitly, so that no message is buffered an
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import ssl
@@ -243,7 +244,8 @@ class Session:
         """Closes the connection."""
         client, self._client = self._client, None
         if client is not None and not client.is_closed:
-            await client.close()
+            with contextlib.suppress(OSError):  # of messages that were not sent yet
+                await client.close()
 
     @property
     def max_payload(self) -> int:
@@ -260,8 +262,22 @@ class Session:
             messages: The headers of each message, as lines of the protocol, each followed by its payload.
 
         Raises:
+            NatsConnectionError: If the connection is lost, or the server does not read.
+        """
+        client = await self._queued(subject, messages)
+        await self._unless_lost(client._flush_pending(force_flush=True), ANSWER_SECONDS)
+
+    async def enqueue(self, subject: str, messages: Sequence[bytes]) -> None:
+        """Sends messages as `send` does, and does not wait.
+
+        Raises:
             NatsConnectionError: If the connection is lost.
         """
+        client = await self._queued(subject, messages)
+        await client._flush_pending()
+
+    async def _queued(self, subject: str, messages: Sequence[bytes]) -> nats.aio.client.Client:
+        """Queues messages in the client, which is returned; it never suspends."""
         parts: list[bytes] = []
         name = subject.encode()
         for lines, payload in zip(messages[::2], messages[1::2], strict=True):
@@ -269,13 +285,8 @@ class Session:
             parts.append(b"HPUB %b %d %d\r\nNATS/1.0\r\n%b\r\n" % (name, size, size + len(payload), lines))
             parts += (payload, b"\r\n")
         client = self._live()
-        try:
-            await client._send_command(b"".join(parts))  # publish would copy every message several times
-            await self._unless_lost(client._flush_pending(force_flush=True))
-        except NatsConnectionError:
-            raise
-        except Exception as error:
-            raise NatsConnectionError(str(error)) from error
+        await client._send_command(b"".join(parts))  # publish would copy every message several times
+        return client
 
     async def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, Any]:
         """Sends, and returns the answer in JSON.
@@ -307,19 +318,19 @@ class Session:
         except nats.errors.Error as error:
             raise NatsConnectionError(str(error)) from error
 
-    async def _unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _unless_lost(self, work: Coroutine[Any, Any, T], timeout: float | None = None) -> T:
         """Returns the result of a wait for the server, which would not end when the connection is lost.
 
         Raises:
-            NatsConnectionError: If the connection is lost.
+            NatsConnectionError: If the connection is lost, or after `timeout` seconds.
         """
         lost = self._lost
         assert lost is not None
         task = asyncio.ensure_future(work)
         try:
-            await asyncio.wait((task, lost), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((task, lost), timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise NatsConnectionError("the connection was lost")
+                raise NatsConnectionError("the connection was lost" if lost.done() else "the server does not read")
             return task.result()
         finally:
             if not task.done():

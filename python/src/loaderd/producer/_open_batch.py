@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import operator
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -40,6 +42,7 @@ class OpenBatch:
         self._fence = fence
         self._seen = 0  # messages of the next batch that are sent, repeated or held
         self._ids: set[str] = set()
+        self._stopped = False
         self._held: list[Message] = []  # none, or the last one, which may have to be sent with the commit
 
     async def send(self, messages: Sequence[Message]) -> None:
@@ -69,12 +72,14 @@ class OpenBatch:
     async def fill(self, ahead: Ahead) -> None:
         """Sends messages of the next batch as they become available, all but the last one, until it is cancelled.
 
-        A message whose id is repeated in the batch is omitted.
+        A message whose id is repeated in the batch is omitted. It also ends after `stop`, because a library may lose a
+        cancellation.
 
         Raises:
             NatsConnectionError: If the connection is lost.
         """
-        while True:
+        await asyncio.sleep(0)  # the commit of the batch before is sent first
+        while not self._stopped:
             more = await ahead(self._seen)
             self._seen += len(more)
             for message in more:
@@ -84,9 +89,13 @@ class OpenBatch:
             due, self._held = self._held[:-1], self._held[-1:]
             await self.send(due)
 
+    def stop(self) -> None:
+        """Ends `fill`, once its current wait has ended."""
+        self._stopped = True
+
     def continues(self, messages: Sequence[Message]) -> bool:
         """Reports whether the sent messages are the first ones of `messages`, and not all of them."""
-        return len(messages) > len(self.sent) and list(messages[: len(self.sent)]) == self.sent
+        return len(messages) > len(self.sent) and all(map(operator.is_, self.sent, messages))
 
     async def commit(self, message: Message) -> dict[str, Any]:
         """Sends the last message, and returns the server's acknowledgement of the batch.
@@ -111,4 +120,4 @@ class OpenBatch:
             return
         lines = b"Nats-Batch-Id: %b\r\nNats-Batch-Sequence: %d\r\n" % (self._id, len(self.sent) + 2)
         with contextlib.suppress(NatsConnectionError):
-            await self._session.send(self._subject, [lines, b""])
+            await self._session.enqueue(self._subject, [lines, b""])

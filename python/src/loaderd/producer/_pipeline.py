@@ -248,7 +248,7 @@ class SendPipeline:
         """
         if isinstance(document, InvalidDocumentError):
             raise document
-        message = self.encoder.encode(document, position, traceparent(self._trace))
+        message = self.encoder.encode(document, position, traceparent(self._trace) if self._trace else None)
         if gathers:
             check(self.encoder, message)
         elif message.head > HEADERS_MOST:
