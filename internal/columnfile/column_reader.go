@@ -47,10 +47,10 @@ const (
 	NullRow
 )
 
-// ReadColumn reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of
+// ReadColumn reads a leaf column: integers of 32 or 64 bits or bytes, numbers or bools, or lists of
 // them. batch is how many values are decoded at a time. On damaged data it may panic, as may More: see Guard.
-func (p *ParquetFile) ReadColumn(group, leaf, batch int) (*ColumnReader, error) {
-	r, pages, err := p.openColumn(group, leaf)
+func (g *RowGroup) ReadColumn(leaf, batch int) (*ColumnReader, error) {
+	r, pages, err := g.openColumn(leaf)
 	if err != nil {
 		return nil, err
 	}

@@ -98,7 +98,7 @@ func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err erro
 				default:
 					continue
 				}
-				v, err := p.ReadColumn(g, leaf, 256)
+				v, err := p.RowGroup(g).ReadColumn(leaf, 256)
 				if err != nil {
 					return err
 				}

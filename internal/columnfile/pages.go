@@ -26,6 +26,8 @@ type pageReader struct {
 	r          *bufio.Reader
 	leaf       *schema.Column
 	valuesLeft int64 // values still expected
+	bytesLeft  int64 // uncompressed bytes still expected
+	onExcess   func()
 	codec      compress.Compression
 	limit      int64 // bytes per page
 	page       file.Page
@@ -80,6 +82,9 @@ func (p *pageReader) readPage() (file.Page, error) {
 	raw, err := readUpTo(p.r, h.compressed)
 	if err != nil {
 		return nil, damagedError("a page is cut off: %w", err)
+	}
+	if p.bytesLeft -= h.uncompressed; p.bytesLeft < 0 && p.onExcess != nil {
+		p.onExcess()
 	}
 	switch h.kind {
 	case dictionaryPage:

@@ -1,14 +1,11 @@
 package columnfile
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"sync"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/metadata"
@@ -21,8 +18,6 @@ type ParquetFile struct {
 	closeFile func() error
 	size      int64
 	pf        *file.Reader
-	mem       *boundedAllocator
-	pool      sync.Pool
 }
 
 // OpenParquet opens a Parquet file.
@@ -52,13 +47,12 @@ func (p *ParquetFile) open() error {
 	if err != nil {
 		return err
 	}
-	p.mem = newBoundedAllocator(memoryLimit(p.size))
-	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
 	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size),
-		file.WithReadProps(parquet.NewReaderProperties(p.mem)))
+		file.WithReadProps(parquet.NewReaderProperties(newBoundedAllocator(memoryLimit(p.size)))))
 	if err != nil {
 		return err
 	}
+	p.pf.MetaData().WriterVersion() // computed by the first call, which must not be concurrent
 	return checkSingleFile(p.f, footer-describedEnd(p.pf.MetaData()))
 }
 
@@ -73,32 +67,6 @@ func (p *ParquetFile) NumRows() int64 { return p.pf.NumRows() }
 
 // NumRowGroups returns the number of row groups of the file.
 func (p *ParquetFile) NumRowGroups() int { return p.pf.NumRowGroups() }
-
-// openColumn reads a leaf column of a row group, page by page.
-func (p *ParquetFile) openColumn(group, leaf int) (file.ColumnChunkReader, *pageReader, error) {
-	chunk, err := p.pf.RowGroup(group).MetaData().ColumnChunk(leaf)
-	if err != nil {
-		return nil, nil, err
-	}
-	if chunk.CryptoMetadata() != nil {
-		return nil, nil, errors.New("the column is encrypted")
-	}
-	start, length := chunk.DataPageOffset(), chunk.TotalCompressedSize()
-	if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < start {
-		start = d
-	}
-	if start < 0 || length < 0 || start > p.size || length > p.size-start {
-		return nil, nil, damagedError("a column has %d bytes at %d in a file of %d", length, start, p.size)
-	}
-	const oldDictionaryHeader = 100 // some old writers omit it from the length
-	length = min(length+oldDictionaryHeader, p.size-start)
-	column := p.MetaData().Schema.Column(leaf)
-	pages := &pageReader{
-		r: bufio.NewReaderSize(io.NewSectionReader(p.f, start, length), 64<<10), leaf: column, valuesLeft: chunk.NumValues(),
-		codec: chunk.Compression(), limit: p.mem.limit,
-	}
-	return file.NewColumnReader(column, pages, p.mem, &p.pool), pages, nil
-}
 
 // Guard runs f and returns a panic as an error, because the decoders panic on some damaged data.
 func Guard(f func() error) (err error) {

@@ -1,8 +1,8 @@
 // Package corpus reads documents from files, compressed or not: plain text and folders of it, JSON lines, JSON, CSV,
 // Parquet, Arrow IPC, datasets of Hugging Face, MDS, Megatron's pairs, files of token ids, web archives, and tars of
 // samples. It detects the format of a file by its content. The order is deterministic. Memory is bounded by one
-// document, for Parquet and Arrow by the unit that the file decodes at a time, and for JSON lines by one long line or
-// some blocks of 1 MiB per processor.
+// document, for Arrow by the unit that the file decodes at a time, for Parquet by a page or 256 MiB of row groups that
+// are decoded together, and for JSON lines by one long line or some blocks of 1 MiB per processor.
 //
 // The package finds inputs and detects formats. The packages below it read each family of formats.
 package corpus

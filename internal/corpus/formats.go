@@ -3,6 +3,7 @@ package corpus
 import (
 	"context"
 	"io"
+	"runtime"
 
 	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/columnar"
@@ -18,12 +19,23 @@ func (o Options) columns() record.Columns {
 	}
 }
 
+const (
+	// maxAheadBytes bounds the row groups of a Parquet file that are decoded at the same time, in uncompressed bytes.
+	maxAheadBytes = 256 << 20
+	// maxObjectGroups is the maximum number of these row groups of an object in a store, of which few blocks are cached.
+	maxObjectGroups = 2
+)
+
 // parquetDocuments yields a document per row of a Parquet file.
 func (in *Input) parquetDocuments(ctx context.Context, s source, yield record.Yield) bool {
 	p := columnar.Parquet{
 		File: s.File, Columns: in.options.columns(),
-		Open:   func() (*columnfile.ParquetFile, error) { return in.opener().openParquet(ctx, s) },
-		OnRows: func(done, all int64) { in.bytesRead.Store(s.size * done / max(1, all)) },
+		Open:        func() (*columnfile.ParquetFile, error) { return in.opener().openParquet(ctx, s) },
+		OnRows:      func(done, all int64) { in.bytesRead.Store(s.size * done / max(1, all)) },
+		AheadGroups: runtime.GOMAXPROCS(0), AheadBytes: maxAheadBytes,
+	}
+	if s.object != nil {
+		p.AheadGroups = min(p.AheadGroups, maxObjectGroups)
 	}
 	if len(in.files) == 1 {
 		p.SkippableRows = in.start.Entries
@@ -33,7 +45,7 @@ func (in *Input) parquetDocuments(ctx context.Context, s source, yield record.Yi
 			}
 		}
 	}
-	return p.Documents(yield)
+	return p.Documents(ctx, yield)
 }
 
 // megatronDocuments yields the documents of a pair of files.

@@ -1,11 +1,8 @@
 package columnar
 
 import (
-	"encoding/json"
-	"errors"
+	"context"
 	"fmt"
-	"math"
-	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
@@ -14,18 +11,15 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-const (
-	// parquetBatchRows is how many rows of a column are read at a time.
-	parquetBatchRows = 256
-	// maxBatchBytes bounds the documents of these rows, because rows of a small file can have the same large value.
-	maxBatchBytes = 4 << 20
-)
-
-// Parquet reads documents of a Parquet file.
+// Parquet reads documents of a Parquet file. Row groups are decoded concurrently, and yielded in order.
 type Parquet struct {
 	File    record.File
 	Columns record.Columns
 	Open    func() (*columnfile.ParquetFile, error)
+	// AheadGroups is how many row groups are decoded at the same time, at least 1. AheadBytes bounds their uncompressed
+	// bytes, and their documents that are not yielded yet. A larger row group is decoded alone, in parts.
+	AheadGroups int
+	AheadBytes  int64
 	// SkippableRows is how many rows may be skipped. Row groups within them are not read if OnGroup is set.
 	SkippableRows int64
 	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
@@ -35,10 +29,11 @@ type Parquet struct {
 	OnRows func(done, all int64)
 }
 
-// Documents yields a document per row, row group after row group. It returns whether the iteration continues.
-func (p Parquet) Documents(yield record.Yield) bool {
+// Documents yields a document per row, row group after row group. It returns whether the iteration continues. If it
+// does not, ctx must end the pending reads, for which Documents waits.
+func (p Parquet) Documents(ctx context.Context, yield record.Yield) bool {
 	more := true
-	if err := p.readRows(func(d record.Document, line int64, err error) bool {
+	if err := p.readRows(ctx, func(d record.Document, line int64, err error) bool {
 		if err != nil {
 			more = p.File.Skip(yield, line, err)
 		} else {
@@ -51,7 +46,7 @@ func (p Parquet) Documents(yield record.Yield) bool {
 	return more
 }
 
-func (p Parquet) readRows(give func(record.Document, int64, error) bool) (err error) {
+func (p Parquet) readRows(ctx context.Context, give func(record.Document, int64, error) bool) (err error) {
 	file, err := p.Open()
 	if err != nil {
 		return err
@@ -65,34 +60,27 @@ func (p Parquet) readRows(give func(record.Document, int64, error) bool) (err er
 	if err != nil {
 		return err
 	}
-	row := int64(0)
-	for g := range file.NumRowGroups() {
-		if skipped := p.skipGroup(row, file.MetaData().RowGroups[g].NumRows); skipped > 0 {
-			row += skipped
-			continue
+	first, row := p.skipGroups(file)
+	for group := range p.decodeGroups(ctx, file, leaves, first) {
+		if p.OnGroup != nil {
+			p.OnGroup(row, false)
 		}
-		group, err := openGroup(file, g, leaves)
-		if err != nil {
-			return fmt.Errorf("row group %d: %w", g, err)
-		}
-		for {
-			var n int
-			err := columnfile.Guard(func() (err error) { n, err = group.readRows(p.Columns.MaxDocument); return err })
-			if err != nil {
-				return fmt.Errorf("row group %d: not a readable Parquet file: %w", g, err)
-			}
-			if n == 0 {
-				break
-			}
-			for i := range n {
+		for batch := range group.batches {
+			for _, r := range batch.rows {
 				row++
-				d, problem := parquetRow(p.Columns, group, i)
-				if !give(d, row, problem) {
+				if !give(r.document, row, r.err) {
 					return nil
 				}
 			}
 			p.OnRows(min(row, file.NumRows()), file.NumRows())
+			group.ahead.Release(batch.size)
 		}
+		if group.err != nil {
+			return group.err
+		}
+	}
+	if err := ctx.Err(); err != nil {
+		return err
 	}
 	if row != file.NumRows() {
 		return fmt.Errorf("has %d rows, its index declares %d: the file is damaged", row, file.NumRows())
@@ -100,17 +88,21 @@ func (p Parquet) readRows(give func(record.Document, int64, error) bool) (err er
 	return nil
 }
 
-// skipGroup returns the number of rows of a row group that starts at row, if the group can be skipped, else 0.
-func (p Parquet) skipGroup(row, rows int64) int64 {
+// skipGroups returns the first row group to read, and the number of rows before it.
+func (p Parquet) skipGroups(file *columnfile.ParquetFile) (first int, row int64) {
 	if p.OnGroup == nil {
-		return 0
+		return 0, 0
 	}
-	p.OnGroup(row, false)
-	if rows <= 0 || row+rows > p.SkippableRows {
-		return 0
+	for ; first < file.NumRowGroups(); first++ {
+		p.OnGroup(row, false)
+		rows := file.MetaData().RowGroups[first].NumRows
+		if rows <= 0 || rows > p.SkippableRows-row {
+			break
+		}
+		row += rows
+		p.OnGroup(row, true)
 	}
-	p.OnGroup(row+rows, true)
-	return rows
+	return first, row
 }
 
 // The columns that are read if present.
@@ -205,92 +197,6 @@ func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) 
 		logical = " (" + c.LogicalType().String() + ")"
 	}
 	return fmt.Errorf("column %q is %s%s%s: want %s", name, list, c.PhysicalType(), logical, want)
-}
-
-// parquetGroup is a row group that is being read, with a cell per column and row.
-type parquetGroup struct {
-	columns []*parquetColumn
-	cells   [][]parquetCell
-}
-
-func openGroup(p *columnfile.ParquetFile, g int, leaves []int) (*parquetGroup, error) {
-	group := &parquetGroup{make([]*parquetColumn, len(leaves)), make([][]parquetCell, len(leaves))}
-	return group, columnfile.Guard(func() error {
-		for i, leaf := range leaves {
-			if leaf < 0 {
-				continue
-			}
-			if same := slices.Index(leaves[:i], leaf); same >= 0 {
-				group.columns[i] = group.columns[same]
-				continue
-			}
-			values, err := p.ReadColumn(g, leaf, parquetBatchRows)
-			if err != nil {
-				return err
-			}
-			group.columns[i] = &parquetColumn{values}
-		}
-		return nil
-	})
-}
-
-// readRows reads rows of all columns and returns how many. A name is kept up to the maximum size of an id.
-func (g *parquetGroup) readRows(most int64) (n int, err error) {
-	if g.cells[textColumn], err = g.columns[textColumn].readCells(parquetBatchRows, maxBatchBytes, most); err != nil {
-		return 0, err
-	}
-	n = len(g.cells[textColumn])
-	for i, c := range g.columns {
-		if c == nil || i == textColumn {
-			continue
-		}
-		if same := slices.Index(g.columns[:i], c); same >= 0 {
-			g.cells[i] = g.cells[same]
-		} else if g.cells[i], err = c.readCells(max(n, 1), math.MaxInt, record.MaxID); err != nil {
-			return 0, err
-		}
-		if len(g.cells[i]) != n {
-			return 0, errors.New("its columns have different numbers of rows: the file is damaged")
-		}
-	}
-	return n, nil
-}
-
-func parquetRow(cols record.Columns, g *parquetGroup, i int) (record.Document, error) {
-	cell := func(column int) parquetCell {
-		if g.columns[column] == nil {
-			return parquetCell{null: true}
-		}
-		return g.cells[column][i]
-	}
-	text := cell(textColumn)
-	switch {
-	case text.null:
-		return record.Document{}, record.Errorf("column %q is null", cols.Text)
-	case text.err != nil:
-		return record.Document{}, record.Errorf("column %q: %w", cols.Text, text.err)
-	case text.size > cols.MaxDocument:
-		return record.Document{}, cols.TooLargeError(int(text.size))
-	}
-	d := record.Document{Data: text.data}
-	d.SetLabels(func(name string) string {
-		return cell(map[string]int{"id": labelColumn, "path": pathColumn, "url": urlColumn}[name]).name()
-	}, cell(metaPathColumn).name())
-	place := columnCount
-	var err error
-	d.Meta, err = cols.MetaJSON(func(string) (json.RawMessage, error) { place++; return cell(place - 1).json() })
-	if err != nil {
-		return record.Document{}, err
-	}
-	if g.columns[idColumn] == nil {
-		return d, nil
-	}
-	id := cell(idColumn)
-	if id.null {
-		return record.Document{}, record.Errorf("column %q is null", cols.ID)
-	}
-	d.ID = string(id.data)
-	return d, cols.CheckID(max(int(id.size), len(id.data)))
 }
 
 // ParquetFields returns the columns of a Parquet file.

@@ -29,7 +29,7 @@ func readParquet(name, column string) (lengths []int32, err error) {
 	c := lengthColumn{name: column}
 	for g := range p.NumRowGroups() {
 		err := columnfile.Guard(func() error {
-			values, err := p.ReadColumn(g, leaf, lengthBatch)
+			values, err := p.RowGroup(g).ReadColumn(leaf, lengthBatch)
 			if err != nil {
 				return err
 			}
