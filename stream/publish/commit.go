@@ -35,6 +35,8 @@ type committer struct {
 	incompleteBatches int    // consecutive batches rejected as incomplete
 	savedAt           time.Time
 	dirty             map[*Record]struct{} // records that changed since they were saved
+	followed          map[*Record]struct{} // records that follow the documents of other inputs
+	followedAt        time.Time
 }
 
 // maxIncompleteBatches is how many rejections as incomplete are retried before messages are sent one by one. The server

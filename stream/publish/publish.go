@@ -141,6 +141,8 @@ type entry struct {
 	finish    bool   // the record's input ends here
 	skipped   bool   // a position of the input without a document in the stream
 	advance   bool   // the record's last sequence may advance
+	follow    bool   // no document: the record follows the end of the stream
+	release   bool   // no document: it no longer does
 	stored    func() // called when the stream has a traced document; else nil
 }
 

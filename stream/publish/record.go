@@ -23,6 +23,10 @@ import (
 // after the last write.
 const recordInterval = 250 * time.Millisecond
 
+// followInterval is the interval at which records follow documents of other inputs. It is longer, because many records
+// may do so.
+const followInterval = time.Second
+
 // Record stores how much of one input (a file, or the plain files of a folder) is in the stream. Publishing the input
 // again therefore adds nothing, and a publisher that was killed continues where it stopped.
 //
@@ -42,9 +46,10 @@ type Record struct {
 	changed   bool // since its documents were published
 	known     ids  // from a read back: ids of this input, and of everything else that was published to the source
 	// offered counts the documents that were offered. origin and index identify the last one.
-	offered int64
-	origin  string
-	index   int
+	offered  int64
+	origin   string
+	index    int
+	followed bool // by the committer, until the record is finished or released
 }
 
 // recordValue is the stored form.
@@ -276,6 +281,46 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
+// Expect declares the input's next document, which Publish adds after documents of other inputs. Once it is certain
+// that the stream has no later documents of the input, the record follows the end of the stream, until Finish or
+// Release, and Expect returns true. Otherwise the next Resume would read back all documents of the other inputs, and
+// would fail if the stream no longer holds them.
+func (r *Record) Expect(ctx context.Context, origin string, m stream.Message) (followed bool, err error) {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if r.followed || r.complete {
+		return true, nil
+	}
+	if len(r.known) > 0 {
+		if r.changed || r.offered < r.committed {
+			return false, nil // documents of this input may be in the stream
+		}
+		index := 0
+		if r.offered > 0 && origin == r.origin {
+			index = r.index + 1
+		}
+		m.ID = DocumentID(r.p.source, origin, index, m.Data, m.Meta)
+		size, err := CheckMessageSize(m)
+		if _, stored := r.known[idKey(m.ID)]; stored || err != nil || int64(size) > r.p.maxMessage {
+			return false, nil
+		}
+		r.known = nil // as in Publish
+	}
+	r.followed = true
+	return true, r.p.enqueue(ctx, entry{record: r, follow: true})
+}
+
+// Release ends what Expect has begun, for an input that is not read to its end.
+func (r *Record) Release(ctx context.Context) error {
+	r.p.mu.Lock()
+	defer r.p.mu.Unlock()
+	if !r.followed {
+		return nil
+	}
+	r.followed = false
+	return r.p.enqueue(ctx, entry{record: r, release: true})
+}
+
 // advance advances to the next position of the input and reports whether it is committed already. The caller must hold
 // the publisher's lock.
 func (r *Record) advance(origin string) (committed bool) {
@@ -314,13 +359,21 @@ func (c *committer) updateRecords(entries []entry) {
 			continue
 		}
 		if c.dirty == nil {
-			c.dirty = map[*Record]struct{}{}
+			c.dirty, c.followed = map[*Record]struct{}{}, map[*Record]struct{}{}
 		}
 		c.dirty[e.record] = struct{}{}
 		value := &e.record.value
-		if e.finish {
+		switch {
+		case e.follow:
+			c.followed[e.record] = struct{}{}
+			continue
+		case e.release:
+			delete(c.followed, e.record)
+			continue
+		case e.finish:
 			value.Complete = true
-		} else {
+			delete(c.followed, e.record)
+		default:
 			value.Documents++
 			if e.skipped {
 				value.Skipped++
@@ -336,6 +389,7 @@ func (c *committer) updateRecords(entries []entry) {
 func (c *committer) recordBatch(ctx context.Context, b batch) (err error) {
 	now := c.dirty == nil
 	c.updateRecords(b.entries)
+	c.advanceFollowed()
 	now = now || b.flushed != nil || time.Since(c.savedAt) >= recordInterval
 	if len(c.dirty) == 0 || !now {
 		return nil
@@ -353,6 +407,21 @@ func (c *committer) recordBatch(ctx context.Context, b batch) (err error) {
 		}
 		if err := wait.pause(ctx, err.Error()); err != nil {
 			return err
+		}
+	}
+}
+
+// advanceFollowed advances the last sequence of followed records at an interval: their next documents are not
+// committed yet, so they will be above it.
+func (c *committer) advanceFollowed() {
+	if len(c.followed) == 0 || len(c.known) > 0 || time.Since(c.followedAt) < followInterval {
+		return
+	}
+	c.followedAt = time.Now()
+	for r := range c.followed {
+		if r.value.LastSequence < c.last {
+			r.value.LastSequence = c.last
+			c.dirty[r] = struct{}{}
 		}
 	}
 }

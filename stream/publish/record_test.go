@@ -291,3 +291,130 @@ func TestRecord_FollowsInputAmongOtherInputs(t *testing.T) {
 		}
 	})
 }
+
+// The record of an input whose next document follows those of other inputs needs no read back of these, also when the
+// stream no longer holds them.
+func TestRecord_FollowsStreamUntilNextDocument(t *testing.T) {
+	s := publishStore(t)
+	docs := unnamed("one", 3)
+	expect := func(r *publish.Record, next stream.Message, want bool) {
+		t.Helper()
+		if followed, err := r.Expect(t.Context(), "/data/one", next); err != nil || followed != want {
+			t.Fatalf("followed=%v, %v, want %v", followed, err, want)
+		}
+	}
+	first := newPublisher(t, s, publish.Options{})
+	offer(t, first, "/data/one", docs[:1])
+	offer(t, first, "/data/two", unnamed("two", 100))
+	flush(t, first)
+	first.Close() // its record does not follow: 100 documents must be read back
+	if have := recorded(t, s)["/data/one"]; have != [2]int64{1, 1} && have != [2]int64{1, 101} {
+		t.Fatalf("documents and last sequence are %v", have)
+	}
+
+	p := newPublisher(t, s, publish.Options{})
+	r, err := p.Resume(t.Context(), "/data/one", "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	publishOne := func(m stream.Message) {
+		t.Helper()
+		if err := r.Publish(t.Context(), "/data/one", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publishOne(docs[0])
+	offer(t, p, "/data/three", unnamed("three", 100))
+	flush(t, p)
+	expect(r, docs[1], true)
+	expect(r, docs[1], true)
+	flush(t, p)
+	if have := recorded(t, s)["/data/one"]; have != [2]int64{1, 201} {
+		t.Errorf("documents and last sequence are %v, want 1 and 201", have)
+	}
+	st, err := s.EnsureDocuments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(202)); err != nil {
+		t.Fatal(err)
+	}
+	p.Close()
+	if done := publishRest(t, s, docs); done.Documents != 2 || done.Duplicates != 1 {
+		t.Errorf("%+v, want the 2 documents that are missing", done)
+	}
+}
+
+// publishRest publishes the rest of the input /data/one.
+func publishRest(tb testing.TB, s *stream.Store, docs []stream.Message) publish.Committed {
+	tb.Helper()
+	p := newPublisher(tb, s, publish.Options{})
+	defer p.Close()
+	offer(tb, p, "/data/one", docs)
+	return flush(tb, p)
+}
+
+// A record does not follow the stream while it may have documents that are not offered again.
+func TestRecord_DoesNotFollowBeforeItsDocuments(t *testing.T) {
+	s := publishStore(t)
+	shortWindow(t, s)
+	docs := unnamed("one", 4)
+	old := newPublisher(t, s, publish.Options{})
+	offer(t, old, "/data/one", docs[:2])
+	flush(t, old)
+	was := recorded(t, s)["/data/one"]
+	old.Close()
+	setRecord(t, s, "/data/one", 0, 0) // as if it was killed before it wrote the record of its commits
+	p := newPublisher(t, s, publish.Options{})
+	r, err := p.Resume(t.Context(), "/data/one", "v1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range docs {
+		if followed, err := r.Expect(t.Context(), "/data/one", m); err != nil || followed != (i >= 2) {
+			t.Errorf("before document %d: followed=%v, %v", i, followed, err)
+		}
+		if err := r.Publish(t.Context(), "/data/one", m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, p)
+	if have := recorded(t, s)["/data/one"]; have != [2]int64{4, 4} || was != [2]int64{2, 2} {
+		t.Errorf("documents and last sequence are %v, then %v", was, have)
+	}
+	wantStored(t, s, texts(docs))
+}
+
+// setRecord changes the stored counts of an input.
+func setRecord(tb testing.TB, s *stream.Store, input string, documents, last int64) {
+	tb.Helper()
+	kv, err := s.JetStream().KeyValue(tb.Context(), "loaderd_publish")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	keys, err := kv.Keys(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, key := range keys {
+		e, err := kv.Get(tb.Context(), key)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		var v map[string]any
+		if err := json.Unmarshal(e.Value(), &v); err != nil {
+			tb.Fatal(err)
+		}
+		if v["input"] != input {
+			continue
+		}
+		v["documents"], v["last_sequence"], v["first_sequence"] = documents, last, 0
+		data, err := json.Marshal(v)
+		if err != nil {
+			tb.Fatal(err)
+		}
+		if _, err := kv.Put(tb.Context(), key, data); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
