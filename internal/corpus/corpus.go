@@ -104,6 +104,9 @@ type Options struct {
 	// DeferChecks delays the check that files of a folder are text until they are read, if Format is Text. Each file is
 	// then opened only once, and the folder's fingerprint does not depend on which files can be read.
 	DeferChecks bool
+	// Interleaved reads ahead little of each input, because many inputs are read at the same time. Documents do not
+	// depend on it.
+	Interleaved bool
 }
 
 const defaultMaxDocument = 64 << 20
@@ -133,6 +136,7 @@ type Input struct {
 	openErr error // why its format is unknown; Documents yields it
 
 	start, actualStart, position Position // requested, used, and of the current entry
+	progress                     progress
 }
 
 // source is a file of an input.
@@ -189,6 +193,8 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 		defer cancel()
 		yield = cancelAtEnd(cancel, yield)
 		in.bytesRead.Store(0)
+		in.progress = progress{}
+		yield = in.progress.countTexts(yield)
 		in.setStart(Position{})
 		if in.openErr != nil {
 			yield(record.Document{}, in.openErr)
@@ -203,6 +209,7 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 			if !in.readFile(ctx, s, yield) {
 				return
 			}
+			in.progress.endFile(s.size)
 		}
 	}
 }
@@ -269,6 +276,7 @@ func (in *Input) readBody(ctx context.Context, s source, r *compression.Reader, 
 		}
 	}
 	in.currentFormat = format
+	in.progress.compressed = !r.IsRaw()
 	switch format {
 	case Parquet: // opened again, because r is at its beginning only
 		return in.parquetDocuments(ctx, s, yield)

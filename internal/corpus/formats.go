@@ -22,6 +22,8 @@ func (o Options) columns() record.Columns {
 const (
 	// maxAheadBytes bounds the row groups of a Parquet file that are decoded at the same time, in uncompressed bytes.
 	maxAheadBytes = 256 << 20
+	// interleavedAheadBytes is the same for Options.Interleaved.
+	interleavedAheadBytes = 4 << 20
 	// maxObjectGroups is the maximum number of these row groups of an object in a store, of which few blocks are cached.
 	maxObjectGroups = 2
 )
@@ -30,9 +32,16 @@ const (
 func (in *Input) parquetDocuments(ctx context.Context, s source, yield record.Yield) bool {
 	p := columnar.Parquet{
 		File: s.File, Columns: in.options.columns(),
-		Open:        func() (*columnfile.ParquetFile, error) { return in.opener().openParquet(ctx, s) },
-		OnRows:      func(done, all int64) { in.bytesRead.Store(s.size * done / max(1, all)) },
+		Open: func() (*columnfile.ParquetFile, error) { return in.opener().openParquet(ctx, s) },
+		OnRows: func(done, all int64) {
+			read := int64(float64(s.size) * (float64(done) / float64(max(1, all))))
+			in.bytesRead.Store(read)
+			in.progress.setContent(read)
+		},
 		AheadGroups: runtime.GOMAXPROCS(0), AheadBytes: maxAheadBytes,
+	}
+	if in.options.Interleaved {
+		p.AheadGroups, p.AheadBytes = 1, interleavedAheadBytes
 	}
 	if s.object != nil {
 		p.AheadGroups = min(p.AheadGroups, maxObjectGroups)

@@ -24,10 +24,15 @@ func (in *Input) lineDocuments(ctx context.Context, s source, r *compression.Rea
 	}
 	cols := in.options.columns()
 	lines := jsonrecord.Lines{File: s.File, Columns: cols, Reader: jsonvalue.NewLineReader(body, cols.MaxRecord())}
+	if in.options.Interleaved {
+		lines.Ahead = 1
+	}
 	if places {
-		entries := in.actualStart.Entries
 		lines.Reader.StartAt(in.actualStart.Offset, in.actualStart.Line)
-		lines.OnEntry = func(offset, line int64) {
+	}
+	entries := in.actualStart.Entries
+	lines.OnEntry = func(offset, line int64) {
+		if in.progress.setContent(offset); places {
 			entries++
 			in.position = Position{entries, offset, line}
 		}

@@ -25,7 +25,7 @@ type Parquet struct {
 	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
 	// read. nil: all groups are read.
 	OnGroup func(rows int64, skipped bool)
-	// OnRows is called with the number of rows read and of all rows.
+	// OnRows is called before each row with the number of rows up to it and of all rows.
 	OnRows func(done, all int64)
 }
 
@@ -68,11 +68,11 @@ func (p Parquet) readRows(ctx context.Context, give func(record.Document, int64,
 		for batch := range group.batches {
 			for _, r := range batch.rows {
 				row++
+				p.OnRows(min(row, file.NumRows()), file.NumRows())
 				if !give(r.document, row, r.err) {
 					return nil
 				}
 			}
-			p.OnRows(min(row, file.NumRows()), file.NumRows())
 			group.ahead.Release(batch.size)
 		}
 		if group.err != nil {

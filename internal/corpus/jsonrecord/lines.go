@@ -2,6 +2,7 @@ package jsonrecord
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,19 +22,21 @@ type Lines struct {
 	// OnEntry is called before a document or an error of a line is yielded, with the offset after the line and its
 	// number, from 1.
 	OnEntry func(offset, line int64)
+	// Ahead is how many blocks are parsed ahead, 0 for one per processor.
+	Ahead int
 }
 
 // Documents yields a document per line. Blank lines are not documents. A line that is not a document is a
 // *record.SkipError with its number. Each line may start with byte order marks, which concatenated files have. It
 // returns whether the iteration continues. If it does not, ctx must end the pending read, for which Documents waits.
 //
-// Memory is bounded by one long line, and by a block of short lines with its documents per processor and two more.
+// Memory is bounded by one long line, and by a block of short lines with its documents per block ahead and two more.
 func (l Lines) Documents(ctx context.Context, yield record.Yield) bool {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	defer running.Wait()
 	defer cancel()
-	blocks := make(chan *block, runtime.GOMAXPROCS(0))
+	blocks := make(chan *block, cmp.Or(l.Ahead, runtime.GOMAXPROCS(0)))
 	buffers := make(chan []byte, cap(blocks)+1) // of parsed blocks
 	running.Go(func() {
 		defer close(blocks)
