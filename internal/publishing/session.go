@@ -30,6 +30,9 @@ type Options struct {
 	Unrecorded bool  // do not record commits next to the stream
 	Limit      int64 // maximum number of documents; 0 is all. Requires Unrecorded, because no input is complete
 
+	// Interleave publishes the inputs together instead of one after another. corpus.Options.Interleaved should be set.
+	Interleave bool
+
 	// OnWait is called with the reason why publishing waits (a full stream, a lost connection), and with "" when it
 	// continues. It must not block.
 	OnWait func(reason string)
@@ -93,7 +96,12 @@ func (p *Session) Close() { p.publisher.Close() }
 // read to its end, or has a document that may not be left out, does not prevent the publishing of other inputs. It
 // counts as incomplete and causes an error at the end. The end of ctx stops the reading of files immediately; the
 // pending batch may still be committed.
-func (p *Session) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publishInputs) }
+func (p *Session) Run(ctx context.Context) (Summary, error) {
+	if p.options.Interleave {
+		return p.run(ctx, p.publishInterleaved)
+	}
+	return p.run(ctx, p.publishInputs)
+}
 
 func (p *Session) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
 	resume := p.flushWhenIdle(ctx)
@@ -177,39 +185,16 @@ func (p *Session) finish(ctx context.Context) error {
 
 // publishInput publishes one input, unless it is complete according to its record.
 func (p *Session) publishInput(ctx context.Context, in *corpus.Input) error {
-	var to destination = &unrecordedInput{p: p.publisher, source: p.options.Source}
-	if in.Fingerprint != "" && !p.options.Unrecorded {
-		record, err := p.publisher.Resume(ctx, in.Name, in.Fingerprint)
-		if err != nil {
-			return err
-		}
-		if record.Complete() {
-			in.MarkRead()
-			p.summary.AlreadyStored += record.Stored()
-			p.summary.skippedInputs++
-			return nil
-		}
-		to = record
+	to, err := p.openInput(ctx, in)
+	if to == nil || err != nil {
+		return err
 	}
-	found := false
 	for d, err := range in.Documents(ctx) {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if limit := p.options.Limit; limit > 0 && p.offered.Load() >= limit {
-			return errLimitReached
-		}
-		document, err := p.publishDocument(ctx, to, d, err)
-		if err != nil {
+		if err := to.publish(ctx, d, err); err != nil {
 			return err
 		}
-		found = found || document
 	}
-	if !found {
-		return nil // not complete, so that publishing it again finds nothing again and reports it
-	}
-	p.summary.hasDocuments = true
-	return to.Finish(ctx)
+	return to.finish(ctx)
 }
 
 // publishDocument publishes or leaves out an element of an input, and reports whether it is, or was intended to be, a

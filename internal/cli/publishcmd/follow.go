@@ -41,6 +41,8 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 		return nil
 	}
 	switch {
+	case changed("interleave"):
+		return errors.New("--interleave needs all files at the start: remove --follow")
 	case dryRun:
 		return errors.New("--dry-run reads only existing files: remove --follow")
 	case f.settle < 0:

@@ -91,6 +91,12 @@ Standard input and pipes have no record. For them, the server detects
 documents that were sent in the last 30 seconds, and a run skips those whose
 ids are among the last ones of the source (documents.dedupe).
 
+With --interleave the command mixes the documents of all files. It reads 32
+files at a time, each at a rate that fits its size. Use it for a corpus that is
+stored by kind. Each file keeps its order, as does a folder of plain text. The
+order depends only on the files, so an interrupted command continues it.
+Standard input and pipes follow at the end.
+
 With --follow the command also publishes files that appear, in the order in
 which they become complete, until SIGTERM. It ignores names that begin with a
 dot or end in .tmp, .part, .partial or .crdownload.
@@ -221,6 +227,8 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 		"split of a saved Hugging Face dataset, or all; an error for input without splits")
 	f.tokens.register(fl, &f.options.Fingerprint)
 	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, report what it contains, and publish nothing")
+	fl.BoolVar(&f.options.Interleave, "interleave", false,
+		"mix the documents of all files, in a fixed order, instead of one file after another")
 	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false,
 		"skip and count documents larger than the server accepts")
 	fl.BoolVar(&f.options.SkipInvalid, "skip-invalid", false, "skip and count lines and rows that are not documents")
@@ -246,6 +254,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	if err := f.tokens.apply(cmd.Flags(), &f.corpus, &f.options.Fingerprint); err != nil {
 		return err
 	}
+	f.corpus.Interleaved = f.options.Interleave
 	f.named = cmd.Flags().Changed("source")
 	if err := f.check(paths, cmd.Flags().Changed("tokenizer-fingerprint")); err != nil {
 		return command.Usage(err)
