@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"os"
+	"path/filepath"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -70,6 +71,27 @@ var writers = []struct {
 		return errors.Join(writeLines(z, all), z.Close())
 	}},
 	{"Parquet with zstd", ".parquet", writeParquet},
+}
+
+// Names of the same lines in several files: one after another, and interleaved.
+const (
+	inParts       = "JSON lines in 8 files"
+	inInterleaved = "interleaved"
+	parts         = 8
+)
+
+// writeParts writes documents as JSON lines to the files of a folder.
+func writeParts(ctx context.Context, dir string, bytes int64) error {
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return err
+	}
+	for i := range parts {
+		name := filepath.Join(dir, fmt.Sprintf("%d.jsonl", i))
+		if err := writeFile(ctx, name, bytes/parts, writeLines); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // writeFile writes documents to a file.

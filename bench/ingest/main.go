@@ -187,6 +187,16 @@ func (o options) measure(ctx context.Context) (err error) {
 		}
 		results = append(results, &result{Input: w.name})
 	}
+	if o.selects(inParts) || o.selects(inInterleaved) {
+		all := filepath.Join(dir, "parts")
+		if err := writeParts(ctx, all, o.bytes); err != nil {
+			return err
+		}
+		for _, name := range []string{inParts, inInterleaved} {
+			files[name] = all
+			results = append(results, &result{Input: name})
+		}
+	}
 	if o.python != "" && o.selects(inPython) {
 		results = append(results, &result{Input: inPython})
 	}
@@ -234,6 +244,8 @@ func (o options) publishTo(ctx context.Context, dir, input, file string) (p publ
 	}
 	command := exec.Command(o.loaderd, "publish", "--json", "--source", source, file)
 	switch input {
+	case inInterleaved:
+		command.Args = append(command.Args, "--interleave")
 	case inMemory:
 		command = exec.Command(os.Args[0], "-prepared", dir, "-megabytes", fmt.Sprint(o.bytes/1e6))
 	case inPython:
