@@ -325,6 +325,12 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	return nil
 }
 
+// fits reports whether the server accepts a message of this size.
+func (p *Publisher) fits(m stream.Message) bool {
+	size, err := CheckMessageSize(m)
+	return err == nil && int64(size) <= p.maxMessage
+}
+
 // submitBatch passes the filled batch to the committer, which accepts it when the previous one is committed. The caller
 // must hold p.mu.
 func (p *Publisher) submitBatch(ctx context.Context, flushed chan struct{}) error {

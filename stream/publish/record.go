@@ -252,7 +252,7 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 	case r.known.remove(m.ID):
 		r.p.committer.addProgress(0, 0, 1, 0)
 		e.message = nil
-	case !r.changed:
+	case !r.changed && len(r.known) > 0 && r.p.fits(m):
 		// The documents of an unchanged input in the stream are its first ones, and this is the first that is missing.
 		r.known = nil
 	}
@@ -300,8 +300,7 @@ func (r *Record) Expect(ctx context.Context, origin string, m stream.Message) (f
 			index = r.index + 1
 		}
 		m.ID = DocumentID(r.p.source, origin, index, m.Data, m.Meta)
-		size, err := CheckMessageSize(m)
-		if _, stored := r.known[idKey(m.ID)]; stored || err != nil || int64(size) > r.p.maxMessage {
+		if _, stored := r.known[idKey(m.ID)]; stored || !r.p.fits(m) {
 			return false, nil
 		}
 		r.known = nil // as in Publish

@@ -385,6 +385,34 @@ func TestRecord_DoesNotFollowBeforeItsDocuments(t *testing.T) {
 	wantStored(t, s, texts(docs))
 }
 
+// A document that is too large does not end the search for stored documents: those after it are not sent again.
+func TestRecord_FindsDocumentsAfterTooLargeOne(t *testing.T) {
+	s := publishStore(t)
+	docs := unnamed("one", 3)
+	docs[1].Data = make([]byte, 2*s.Conn().MaxPayload())
+	publishAll := func() publish.Committed {
+		t.Helper()
+		p := newPublisher(t, s, publish.Options{})
+		defer p.Close()
+		r, err := p.Resume(t.Context(), "/data/one", "v1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range docs {
+			err := r.Publish(t.Context(), "/data/one", m)
+			if large := (*publish.TooLargeError)(nil); err != nil && (i != 1 || !errors.As(err, &large)) {
+				t.Fatal(err)
+			}
+		}
+		return flush(t, p)
+	}
+	publishAll()
+	setRecord(t, s, "/data/one", 0, 0) // as if it was killed before it wrote the record of its commits
+	if done := publishAll(); done.Documents != 0 || done.Repeated != 0 {
+		t.Errorf("%+v, want the 2 documents found by the read back", done)
+	}
+}
+
 // setRecord changes the stored counts of an input.
 func setRecord(tb testing.TB, s *stream.Store, input string, documents, last int64) {
 	tb.Helper()
@@ -408,7 +436,7 @@ func setRecord(tb testing.TB, s *stream.Store, input string, documents, last int
 		if v["input"] != input {
 			continue
 		}
-		v["documents"], v["last_sequence"], v["first_sequence"] = documents, last, 0
+		v["documents"], v["last_sequence"], v["first_sequence"], v["skipped"] = documents, last, 0, 0
 		data, err := json.Marshal(v)
 		if err != nil {
 			tb.Fatal(err)
