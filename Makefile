@@ -260,6 +260,7 @@ bench-moment: build ## run every benchmark briefly, to check that it works; part
 	$(MAKE) bench-flight FLIGHT="--seconds 0.1 --rounds 1"
 	bin/endtoend -documents 300 -python $(VENV)
 	bin/endtoend -documents 300 -tokenized -python $(VENV)
+	bin/endtoend -documents 300 -files $(BIN) -python $(VENV)
 	$(MAKE) bench-columns COLUMNS="--messages 20 --rounds 1"
 	bin/floods -rounds 1 -phase 100ms -settle 100ms
 	bin/guarantees -documents 16000 -steps 4 tail
@@ -287,10 +288,11 @@ bench-flight: ## compare Flight into pyarrow with a raw socket
 	done
 
 .PHONY: bench-endtoend
-bench-endtoend: ## measure JetStream to pyarrow: text, tokens, memory; baseline: tokenization alone
+bench-endtoend: build ## measure JetStream to pyarrow: text, tokens, memory; baseline: tokenization alone
 	@$(GO) -C bench build -o $(CURDIR)/bin/endtoend ./endtoend; venv=$(VENV); \
 	bin/endtoend -documents 40000 -python $$venv; \
 	bin/endtoend -documents 40000 -tokenized -python $$venv; \
+	bin/endtoend -documents 40000 -files $(BIN) -alone -python $$venv; \
 	bin/endtoend -documents 400000 -python $$venv; \
 	$$venv bench/python/tokenize_only.py
 

@@ -4,9 +4,13 @@
 //
 //	bin/endtoend -documents 20000
 //	bin/endtoend -documents 20000 -tokenized
+//	bin/endtoend -documents 20000 -files bin/loaderd
+//
+// With -files, loaderd publish reads the documents from a file of JSON lines while the daemon packs and serves them.
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -16,6 +20,7 @@ import (
 	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"runtime/pprof"
 	"slices"
@@ -69,6 +74,8 @@ func run() (err error) {
 	script := flag.String("reader", "bench/python/read_all.py", "the reader")
 	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a separate process")
 	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
+	files := flag.String("files", "", "the loaderd program that publishes a file while the daemon runs; empty: publish before")
+	writing := flag.String("write", "", "only write this file of JSON lines, and print the bytes of text")
 	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
 	flag.Parse()
 	ctx := context.Background()
@@ -79,6 +86,11 @@ func run() (err error) {
 		}
 		speed, err := alone(texts, *documents, *name)
 		fmt.Println(speed)
+		return err
+	}
+	if *writing != "" {
+		n, err := writeLines(ctx, *writing, *documents)
+		fmt.Println(n)
 		return err
 	}
 	dir := *filling
@@ -100,9 +112,14 @@ func run() (err error) {
 		fmt.Println(n)
 		return err
 	}
-	n, err := child("-fill", dir)
+	file := filepath.Join(dir, "documents.jsonl")
+	prepare := []string{"-fill", dir}
+	if *files != "" {
+		prepare = []string{"-write", file}
+	}
+	n, err := child(prepare...)
 	if err != nil {
-		return fmt.Errorf("publish: %w", err)
+		return fmt.Errorf("prepare the documents: %w", err)
 	}
 	r.TextMB = n / 1e6
 	if *baseline {
@@ -121,14 +138,26 @@ func run() (err error) {
 	if err != nil {
 		return err
 	}
+	reader := exec.Command(*python, *script, d.FlightURI())
+	var figures bytes.Buffer
+	reader.Stderr, reader.Stdout = os.Stderr, &figures
+	if err := reader.Start(); err != nil {
+		return err
+	}
+	if *files != "" {
+		publish := exec.Command(*files, "publish", "--source", "bench", file)
+		publish.Env = append(os.Environ(), "LOADERD_STREAM__DIR="+dir)
+		if out, err := publish.CombinedOutput(); err != nil {
+			return fmt.Errorf("%s: %w: %s", publish, err, out)
+		}
+	}
 	if _, err := d.Run().Seal(ctx); err != nil {
 		return err
 	}
-	reader := exec.Command(*python, *script, d.FlightURI())
-	reader.Stderr = os.Stderr
-	if r.Reader, err = reader.Output(); err != nil {
+	if err := reader.Wait(); err != nil {
 		return fmt.Errorf("%s: %w", *script, err)
 	}
+	r.Reader = figures.Bytes()
 	r.CPUSeconds = (record.ProcessorTime() - cpu).Seconds()
 	r.ReaderCPU = (reader.ProcessState.UserTime() + reader.ProcessState.SystemTime()).Seconds()
 	pprof.StopCPUProfile()
@@ -222,6 +251,29 @@ func fill(ctx context.Context, c config.Config, documents int, tokenized bool,
 	}
 	_, err = p.Flush(ctx)
 	return total, err
+}
+
+// writeLines writes the documents as JSON lines and returns their bytes of text.
+func writeLines(ctx context.Context, name string, documents int) (total int64, err error) {
+	texts, err := goSource(ctx)
+	if err != nil {
+		return 0, err
+	}
+	f, err := os.Create(name)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	lines := bufio.NewWriter(f)
+	encoder := json.NewEncoder(lines)
+	for i := range documents {
+		text := texts[i%len(texts)]
+		total += int64(len(text))
+		if err := encoder.Encode(map[string]string{"text": string(text)}); err != nil {
+			return 0, err
+		}
+	}
+	return total, lines.Flush()
 }
 
 // goSource returns the files of Go's library, in pieces of at most 16 KB.

@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
@@ -138,9 +141,7 @@ func (w *encoder) tokens(c document.Content) {
 	if c.NarrowTokens != nil {
 		w.number(2)
 		w.number(uint64(len(c.NarrowTokens)))
-		for _, id := range c.NarrowTokens {
-			w.b = binary.LittleEndian.AppendUint16(w.b, id)
-		}
+		w.b = append(w.b, arrow.Uint16Traits.CastToBytes(c.NarrowTokens)...) // all platforms are little-endian
 		return
 	}
 	bits := uint32(0)
@@ -153,12 +154,12 @@ func (w *encoder) tokens(c document.Content) {
 	}
 	w.number(uint64(width))
 	w.number(uint64(len(c.Tokens)))
-	for _, id := range c.Tokens {
-		w.b = append(w.b, byte(id), byte(id>>8), byte(id>>16))
-		if width == 4 {
-			w.b = append(w.b, byte(id>>24))
-		}
+	at, n := len(w.b), width*len(c.Tokens)
+	w.b = slices.Grow(w.b, n+1)[:at+n+1] // an id of three bytes is written as four
+	for i, id := range c.Tokens {
+		binary.LittleEndian.PutUint32(w.b[at+width*i:], uint32(id))
 	}
+	w.b = w.b[:at+n]
 }
 
 func (w *encoder) loss(runs plan.LossRuns) {
@@ -332,9 +333,7 @@ func (r *decoder) tokens(c *document.Content) {
 	}
 	if width == 2 {
 		ids, from := document.NarrowPool.Get(n)
-		for i := range ids {
-			ids[i] = binary.LittleEndian.Uint16(b[2*i:])
-		}
+		copy(arrow.Uint16Traits.CastToBytes(ids), b)
 		c.NarrowTokens, c.Reusable = ids, from != nil
 		return
 	}

@@ -102,13 +102,16 @@ func (d *Documents) Get(sequence uint64) (x document.Document, traceparent strin
 	return x, traceparent, true
 }
 
-// buffers has memory for reading documents.
+// buffers has memory for encoded documents.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
 // Put stores a used document, soon, unless the disk is too slow.
 func (d *Documents) Put(x *document.Document, traceparent string) {
-	n := recordHeader + 3*len(x.Tokens) + 2*len(x.NarrowTokens)
-	d.store.put(queued{d, x.Sequence, appendDocument(make([]byte, 0, n+n/8+64), x, traceparent)})
+	buffer := buffers.Get().(*[]byte)
+	*buffer = appendDocument((*buffer)[:0], x, traceparent)
+	if !d.store.put(queued{d, x.Sequence, buffer}) {
+		buffers.Put(buffer)
+	}
 }
 
 func (d *Documents) lookup(sequence uint64, buffer []byte) ([]byte, bool) {
@@ -325,8 +328,8 @@ func (d *Documents) write(x queued) {
 		d.store.stats.dropped.Add(1)
 		return
 	}
-	d.pending = append(d.pending, entry{x.sequence, uint32(d.current.size + int64(len(d.buffer))), uint32(len(x.data))})
-	d.buffer = appendRecord(d.buffer, x.sequence, x.data)
+	d.pending = append(d.pending, entry{x.sequence, uint32(d.current.size + int64(len(d.buffer))), uint32(len(*x.data))})
+	d.buffer = appendRecord(d.buffer, x.sequence, *x.data)
 	if int64(len(d.buffer)) >= min(writeSize, d.store.segmentBytes()) {
 		d.flushLocked()
 	}

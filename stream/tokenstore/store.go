@@ -68,7 +68,7 @@ type Stats struct {
 type queued struct {
 	of       *Documents
 	sequence uint64
-	data     []byte
+	data     *[]byte // of buffers
 }
 
 // Open opens a store of at most maxBytes, and of at most a tenth of the free space of its disk. It creates the folder.
@@ -101,20 +101,22 @@ func (s *Store) Stats() Stats {
 		Dropped: s.stats.dropped.Load(), Damaged: s.stats.damaged.Load()}
 }
 
-// put queues a document, or drops it if too many wait.
-func (s *Store) put(x queued) {
-	n := int64(len(x.data))
+// put queues a document, or drops it if too many wait. It reports whether it has queued the document.
+func (s *Store) put(x queued) bool {
+	n := int64(len(*x.data))
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed || s.waiting.Load()+n > maxQueued || n > maxRecord {
 		s.stats.dropped.Add(1)
-		return
+		return false
 	}
 	select {
 	case s.queue <- x:
 		s.waiting.Add(n)
+		return true
 	default:
 		s.stats.dropped.Add(1)
+		return false
 	}
 }
 
@@ -122,8 +124,9 @@ func (s *Store) put(x queued) {
 func (s *Store) write() {
 	defer close(s.done)
 	for x := range s.queue {
-		s.waiting.Add(-int64(len(x.data)))
+		s.waiting.Add(-int64(len(*x.data)))
 		x.of.write(x)
+		buffers.Put(x.data)
 		if len(s.queue) == 0 {
 			s.eachStream((*Documents).flush)
 		}

@@ -37,6 +37,10 @@ def end_to_end(bench: Bench) -> Iterator[Measure]:
     yield Measure("CPU of everything but tokenizing, end to end", rest, "s", cpu, "the daemon's", better="lower")
     peak, client = (statistics.median(r[k] for r in runs) for k in ("peak_rss_mb", "reader_peak_rss_mb"))
     yield Measure("memory of the daemon, end to end", peak, "MB", client, "its pyarrow reader", better="lower")
+    command += ["-files", bench.program("loaderd")]
+    runs = [bench.ask(command, cores=2) for _ in range(rounds)]
+    speed, alone = (statistics.median(r[k] for r in runs) for k in ("text_mb_per_second", "alone_mb_per_second"))
+    yield Measure("JSON lines to pyarrow: publish, tokenize, pack, read", speed, "MB/s", alone, "tokenizing alone, as cold")
 
 
 def demo(bench: Bench) -> Iterator[Measure]:
