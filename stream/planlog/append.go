@@ -100,7 +100,7 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 				l.store.Log().Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
 			}
 		case errors.Is(err, conn.ErrFull):
-			return fmt.Errorf("%w: raise stream.plan_bytes", err)
+			return fmt.Errorf("%w: raise stream.plan_bytes, or the storage limit of the account or server", err)
 		default:
 			return err
 		}
