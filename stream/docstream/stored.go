@@ -33,14 +33,14 @@ const storedFormat = 1
 
 // documentSettings are the settings that determine a document.
 type documentSettings struct {
-	Format    int
-	Tokenizer string // fingerprint
-	VocabSize int
-	Texts     bool // whether texts are accepted
-	End       int32
-	Documents runconfig.Documents
-	Seed      uint64
-	Hints     *similarity.Config
+	Format    int                 `json:"format"`
+	Tokenizer string              `json:"tokenizer"` // fingerprint
+	VocabSize int                 `json:"vocab_size"`
+	Texts     bool                `json:"texts"` // whether texts are accepted
+	End       int32               `json:"end"`
+	Documents runconfig.Documents `json:"documents"`
+	Seed      uint64              `json:"seed,omitempty"`
+	Hints     *similarity.Config  `json:"hints,omitempty"`
 }
 
 // newStoredDocuments opens the documents of a log in the token store.
@@ -55,10 +55,10 @@ func newStoredDocuments(l *Log, t Tokenization) (*storedDocuments, error) {
 	if settings.Documents.FIM.Rate == 0 {
 		settings.Seed = 0 // no draw depends on it
 	}
-	fingerprint, err := json.Marshal(settings)
+	encoded, err := json.Marshal(settings)
 	if err == nil {
 		s.documents, err = t.Store.Documents(tokenstore.Identity{Stream: l.name, Created: l.created,
-			Fingerprint: string(fingerprint)})
+			Settings: encoded})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open the token store: %w", err)

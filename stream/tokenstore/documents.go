@@ -35,9 +35,9 @@ const identityFile = "identity.json"
 type Identity struct {
 	Stream  string    `json:"stream"`  // name
 	Created time.Time `json:"created"` // of the stream
-	// Fingerprint identifies the tokenizer and all transformations of documents.
-	Fingerprint string `json:"fingerprint"`
-	Version     string `json:"version"` // of the program; set by the store
+	// Settings determine the tokens of a document: tokenizer and all transformations.
+	Settings json.RawMessage `json:"settings"`
+	Version  string          `json:"version"` // of the program; set by the store
 }
 
 // Documents are the stored documents of a stream. Its methods may be called concurrently.

@@ -19,7 +19,7 @@ import (
 var created = time.Unix(1_700_000_000, 123)
 
 func identity(stream string) tokenstore.Identity {
-	return tokenstore.Identity{Stream: stream, Created: created, Fingerprint: "f"}
+	return tokenstore.Identity{Stream: stream, Created: created, Settings: []byte(`"f"`)}
 }
 
 func open(t *testing.T, folder string, maxBytes int64) *tokenstore.Store {
@@ -115,7 +115,7 @@ func TestStore_ReturnsDocuments(t *testing.T) {
 	none := func(uint64) bool { return false }
 	check(t, documents(t, s, identity("OTHER")), 10, none)
 	other := identity("DOCS")
-	other.Fingerprint = "g"
+	other.Settings = []byte(`"g"`)
 	check(t, documents(t, s, other), 10, none)
 	other = identity("DOCS")
 	other.Created = created.Add(1)
