@@ -279,11 +279,11 @@ bench-simulate: build ## print packing statistics of 1M log-normal lengths
 FLIGHT ?=
 
 .PHONY: bench-flight
-bench-flight: ## compare Flight into pyarrow with a raw socket
+bench-flight: ## compare Flight into pyarrow with Arrow's C++ server and a raw socket
 	@$(GO) -C bench build -o $(CURDIR)/bin/flightserve ./flightserve || exit 1; \
 	for rows in 85 170; do \
 		bin/flightserve -listen 127.0.0.1:18815 -raw 127.0.0.1:18816 -rows $$rows -bucket 2048 & server=$$!; sleep 1; \
-		$(VENV) bench/python/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816 $(FLIGHT); status=$$?; kill $$server; \
+		$(VENV) bench/python/flight_read.py --address 127.0.0.1:18815 --raw 127.0.0.1:18816 --server $$server --cpp $(FLIGHT); status=$$?; kill $$server; \
 		[ $$status = 0 ] || exit $$status; \
 	done
 

@@ -1,7 +1,8 @@
-"""Measures the read rate of pyarrow from a loaderd Flight server, and of a raw socket in the same run.
+"""Measures the read rate of pyarrow from a loaderd Flight server, and in the same run from Arrow's C++ Flight server
+with the same batch, and of a raw socket.
 
     bin/flightserve -rows 128 -bucket 2048
-    python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
+    python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816 --server $! --cpp
 
 Rounds alternate between all methods, so that a busy machine slows them equally; each figure is the median of its
 rounds. Prints one JSON object.
@@ -10,12 +11,17 @@ rounds. Prints one JSON object.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import functools
 import json
+import os
 import socket
 import statistics
 import struct
+import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +78,32 @@ def call_per_step(client: fl.FlightClient, ticket: dict, seconds: float) -> dict
     }
 
 
+def cpu_seconds(process: int) -> float:
+    """Returns the CPU time of a process: user and system."""
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(") ", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def with_server_cpu(process: int, read: Callable[[], dict]) -> dict:
+    """Returns the figures of a reader, and the CPU seconds of its server per GB; 0 without a process."""
+    if not process:
+        return read()
+    before, began = cpu_seconds(process), time.perf_counter()
+    out = read()
+    gigabytes = out["bytes_per_second"] * (time.perf_counter() - began) / 1e9
+    return out | {"server_cpu_seconds_per_gb": (cpu_seconds(process) - before) / gigabytes}
+
+
+@contextlib.contextmanager
+def cpp_server(address: str, ticket: dict) -> Iterator[tuple[str, int]]:
+    """Starts Arrow's C++ server with a batch of another server, and yields its address and process."""
+    command = [sys.executable, str(Path(__file__).with_name("flight_cpp.py")), address, json.dumps(ticket)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdin is not None and server.stdout is not None
+        yield server.stdout.readline().strip(), server.pid
+        server.stdin.close()
+
+
 def raw_socket(address: str, size: int) -> dict:
     """The same machine without gRPC and Arrow."""
     host, port = address.rsplit(":", 1)
@@ -95,6 +127,8 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--address", default="127.0.0.1:8815", help="host:port of the Flight server")
     p.add_argument("--raw", default="", help="host:port of flightserve's raw socket")
+    p.add_argument("--server", type=int, default=0, help="process of the Flight server, to measure its CPU time")
+    p.add_argument("--cpp", action="store_true", help="also measure Arrow's C++ server")
     p.add_argument("--columns", default="input_ids,segment_ids")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--world", type=int, default=1)
@@ -120,10 +154,16 @@ def main() -> None:
         options["middleware"] = [Token()]
     ticket = {"rank": a.rank, "world": a.world, "columns": a.columns.split(",")}
     rounds: dict[str, list[dict]] = {}
-    with fl.connect(f"grpc://{a.address}", **options) as client:
+    with contextlib.ExitStack() as stack:
+        clients = [("", stack.enter_context(fl.connect(f"grpc://{a.address}", **options)), a.server)]
+        if a.cpp:
+            address, process = stack.enter_context(cpp_server(a.address, ticket))
+            clients.append(("cpp_", stack.enter_context(fl.connect(f"grpc://{address}", **options)), process))
         for _ in range(a.rounds):
-            rounds.setdefault("stream", []).append(stream(client, ticket, a.seconds))
-            rounds.setdefault("call_per_step", []).append(call_per_step(client, ticket, a.seconds))
+            for name, client, process in clients:
+                for read in (stream, call_per_step):
+                    figures = with_server_cpu(process, functools.partial(read, client, ticket, a.seconds))
+                    rounds.setdefault(name + read.__name__, []).append(figures)
             if a.raw:
                 size = int(rounds["stream"][-1]["bytes_per_second"] * a.seconds)
                 rounds.setdefault("raw", []).append(raw_socket(a.raw, size))

@@ -40,7 +40,9 @@ def end_to_end(bench: Bench) -> Iterator[Measure]:
     command += ["-files", bench.program("loaderd")]
     runs = [bench.ask(command, cores=2) for _ in range(rounds)]
     speed, alone = (statistics.median(r[k] for r in runs) for k in ("text_mb_per_second", "alone_mb_per_second"))
-    yield Measure("JSON lines to pyarrow: publish, tokenize, pack, read", speed, "MB/s", alone, "tokenizing alone, as cold")
+    yield Measure(
+        "JSON lines to pyarrow: publish, tokenize, pack, read", speed, "MB/s", alone, "tokenizing alone, as cold"
+    )
 
 
 def demo(bench: Bench) -> Iterator[Measure]:

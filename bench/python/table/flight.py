@@ -1,4 +1,6 @@
-"""Flight into pyarrow, compared with a raw socket that transfers the same number of bytes over loopback."""
+"""Flight into pyarrow, compared with a raw socket that transfers as many bytes over loopback, and with Arrow's
+C++ Flight server.
+"""
 
 from __future__ import annotations
 
@@ -9,17 +11,36 @@ from bench import Bench, python
 from measures import Measure
 
 RAW = "a raw socket"
+CPP = "Arrow's C++ Flight server"
 
 
 def flight(bench: Bench) -> Iterator[Measure]:
     """Batches of 1 and 2 MiB on an open stream and by a call per step, then the tokens of narrow ids."""
     for mib, rows in ((1, 85), (2, 170)):
-        found = read(bench, rows)
+        found = read(bench, rows, *(["--cpp"] if mib == 2 else []))
         raw = found["raw"]["bytes_per_second"] / 1e9
         for way, name in (("stream", "on an open stream"), ("call_per_step", "by a call a step")):
             yield Measure(
                 f"Flight into pyarrow {name}, {mib} MiB", found[way]["bytes_per_second"] / 1e9, "GB/s", raw, RAW
             )
+        if mib == 2:
+            for way, name in (("stream", "on an open stream"), ("call_per_step", "by a call a step")):
+                ours, theirs = found[way], found[f"cpp_{way}"]
+                yield Measure(
+                    f"Flight into pyarrow {name}, against C++",
+                    ours["bytes_per_second"] / 1e9,
+                    "GB/s",
+                    theirs["bytes_per_second"] / 1e9,
+                    CPP,
+                )
+                yield Measure(
+                    f"CPU of the Flight server {name}",
+                    ours["server_cpu_seconds_per_gb"],
+                    "s/GB",
+                    theirs["server_cpu_seconds_per_gb"],
+                    CPP,
+                    better="lower",
+                )
     narrow = read(bench, 512, "--columns", "input_ids:uint16,cu_seqlens")
     tokens = narrow["stream"]["tokens_per_second"] / 1e6
     yield Measure(
@@ -50,7 +71,18 @@ def read(bench: Bench, rows: int, *options: str) -> dict[str, dict[str, float]]:
             _, address, _, raw = server.stdout.readline().split()
             length = ["--seconds", "0.1", "--rounds", "1"] if bench.moment else ["--seconds", "1", "--rounds", "5"]
             found: dict[str, dict[str, float]] = bench.ask(
-                [python(), bench.script("flight_read.py"), "--address", address, "--raw", raw, *length, *options]
+                [
+                    python(),
+                    bench.script("flight_read.py"),
+                    "--address",
+                    address,
+                    "--raw",
+                    raw,
+                    "--server",
+                    server.pid,
+                    *length,
+                    *options,
+                ]
             )
         finally:
             server.terminate()
