@@ -2,6 +2,7 @@ package tokenstore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -197,12 +198,14 @@ func (s *Store) makeRoom() bool {
 		bound = min(bound, (free+used)/freeShare)
 	}
 	for used+s.segmentBytes() > bound && len(files) > 0 {
-		_ = os.Remove(files[0].path)
+		err := os.Remove(files[0].path) // fails on Windows while a process reads it
 		if dir := filepath.Dir(files[0].path); !hasSegments(dir) {
 			_ = os.Remove(filepath.Join(dir, identityFile))
 			_ = os.Remove(dir) // fails if another process has just begun a segment
 		}
-		used -= files[0].bytes
+		if err == nil || errors.Is(err, fs.ErrNotExist) {
+			used -= files[0].bytes
+		}
 		files = files[1:]
 	}
 	s.stats.bytes.Store(used)

@@ -310,3 +310,50 @@ func TestStore_DiskFails(t *testing.T) {
 		t.Errorf("%d warnings, stats %+v: %s", n, s.Stats(), &logged)
 	}
 }
+
+// Whatever a file contains, reading it never panics.
+func FuzzSegment(f *testing.F) {
+	folder := f.TempDir()
+	s, err := tokenstore.Open(folder, 1<<20, "1", slog.New(slog.DiscardHandler))
+	if err != nil {
+		f.Fatal(err)
+	}
+	d, err := s.Documents(identity("DOCS"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	for sequence := uint64(1); sequence <= 3; sequence++ {
+		d.Put(doc(sequence, 5), "")
+	}
+	s.Close()
+	names, err := filepath.Glob(filepath.Join(folder, "*", "*.seg"))
+	if err != nil || len(names) != 1 {
+		f.Fatal(names, err)
+	}
+	whole, err := os.ReadFile(names[0])
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(whole, true)
+	f.Add(whole, false)
+	f.Fuzz(func(t *testing.T, b []byte, sealed bool) {
+		folder, suffix := t.TempDir(), ".open"
+		if sealed {
+			suffix = ".seg"
+		}
+		dir := filepath.Join(folder, filepath.Base(filepath.Dir(names[0])))
+		if err := os.Mkdir(dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "1-1"+suffix), b, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		d := documents(t, open(t, folder, 1<<20), identity("DOCS"))
+		for sequence := range uint64(5) {
+			d.Get(sequence)
+		}
+		if newest, ok := d.Newest(); ok {
+			d.Get(newest)
+		}
+	})
+}
