@@ -188,7 +188,7 @@ var metrics = append(skipMetrics(), []metric{
 	}),
 	counter("cache_hits_total", "Documents of steps found in the cache, including those read ahead.",
 		func(s metricSnapshot) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents of steps missing in the cache and fetched from the stream again.",
+	counter("cache_misses_total", "Documents of steps missing in the cache, and read from the token store or the stream.",
 		func(s metricSnapshot) float64 { return float64(s.CacheMisses) }),
 }...)
 
