@@ -74,7 +74,7 @@ func run() (err error) {
 	script := flag.String("reader", "bench/python/read_all.py", "the reader")
 	baseline := flag.Bool("alone", false, "measure tokenizing alone too, in a separate process")
 	only := flag.Bool("only-alone", false, "only tokenize, and print the bytes of text a second")
-	files := flag.String("files", "", "the loaderd program that publishes a file while the daemon runs; empty: publish before")
+	files := flag.String("files", "", "loaderd program that publishes a file while the daemon runs; empty: before")
 	writing := flag.String("write", "", "only write this file of JSON lines, and print the bytes of text")
 	filling := flag.String("fill", "", "only publish, into this data folder, and print the bytes of text")
 	flag.Parse()
