@@ -32,7 +32,7 @@ GROUP ?= test
 .PHONY: environment
 environment: $(UV) ## create or update the virtual environment of the dependency group GROUP, and print its folder
 	@folder=$${XDG_CACHE_HOME:-$$HOME/.cache}/loaderd/venv-$(GROUP)-$$(cksum < python/uv.lock | cut -d' ' -f1) && \
-	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180 $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
+	UV_PROJECT_ENVIRONMENT=$$folder UV_PYTHON_DOWNLOADS=never UV_SYSTEM_CERTS=1 UV_HTTP_TIMEOUT=180 UV_COMPILE_BYTECODE=1 $(UV) sync --quiet --frozen --no-build --project python --python $(PYTHON) --only-group $(GROUP) && \
 	echo $$folder
 
 # environment_of prints the folder of a group's virtual environment. VENV is the interpreter of the test environment.

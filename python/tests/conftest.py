@@ -48,6 +48,9 @@ def share_token() -> None:
 
 share_token()  # before modules copy the environment; benchmarks use this one too
 
+# One thread computes as fast as several on tensors of this size, and does not spin while others compute.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselects tests that run only with LOADERD_TEST=all."""
