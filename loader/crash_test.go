@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"loaderd/internal/testscale"
 	"loaderd/loader/assembly"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
@@ -199,7 +200,7 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 // the same plan. Ranks that resume, with another world size, get the same rows without gaps or duplicates.
 func TestCrash_KilledAtAnyWriteResumesSamePlan(t *testing.T) {
 	for _, method := range methods {
-		for _, checkpoint := range []int{0, 1, 3} {
+		for _, checkpoint := range testscale.Of([]int{3}, []int{0, 1, 3}) {
 			t.Run(fmt.Sprintf("%s/checkpoint every %d", method, checkpoint), func(t *testing.T) {
 				whole := newStory(method, checkpoint)
 				if err := whole.live(t, &mortal{left: 1 << 30}); err != nil {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
+	"loaderd/internal/testscale"
 	"loaderd/packonline"
 	"loaderd/packonline/similarity"
 )
@@ -14,7 +15,7 @@ import (
 // 1/256 of its slots, for every retriever, set of row lengths and number of subjects. Most neighbours are related
 // nevertheless.
 func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
-	const documents = 3000
+	documents := testscale.Of[uint64](1500, 3000)
 	one := about(0)
 	for name, x := range map[string]struct {
 		hint  func(uint64) *similarity.Hint
@@ -32,7 +33,7 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 				p, bucket := newPacker(t, c), newPacker(t, byLength)
 				r := rand.New(rand.NewPCG(3, 4))
 				var out, other packonline.Rows
-				for seq := range uint64(documents) {
+				for seq := range documents {
 					n := int32(min(1+math.Exp(6+r.NormFloat64()), 30_000))
 					p.Add(packonline.Doc{Seq: seq, Length: n, Hint: x.hint(seq)}, &out)
 					bucket.Add(packonline.Doc{Seq: seq, Length: n}, &other)

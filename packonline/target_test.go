@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
+	"loaderd/internal/testscale"
 	"loaderd/packonline"
 )
 
@@ -22,6 +23,8 @@ func TestOffline_Quality(t *testing.T) {
 		{config("bfd", 2048, 1024, 16384), 100_000, 0.0001},
 		{config("ffd", 2048, 4096, 16384), 200_000, 0.00005},
 	} {
+		part := testscale.Of(4, 1) // of the documents, with as much padding, which is mainly of the last rows
+		c.documents, c.padding = c.documents/part, c.padding*float64(part)
 		have := packList(t, c.Config, lengths.LogNormal(c.documents, 1))
 		if ratio := float64(have.Padding) / float64(have.Slots); ratio > c.padding {
 			t.Errorf("%+v pads %.4f %%, want at most %.4f %%", c.Config, 100*ratio, 100*c.padding)

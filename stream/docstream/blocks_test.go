@@ -3,6 +3,7 @@ package docstream_test
 import (
 	"bytes"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -70,6 +71,9 @@ func TestDocuments_ShareNoMemoryWithMessages(t *testing.T) {
 		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil {
 			t.Fatal(err)
+		}
+		if reflect.DeepEqual(shown.Document, all[i]) {
+			continue // cmp.Diff is slow for long documents
 		}
 		if diff := cmp.Diff(shown.Document, all[i]); diff != "" {
 			t.Fatalf("document %d when it is read once more, and as it came:\n%s", i+1, diff)
