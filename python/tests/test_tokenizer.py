@@ -56,7 +56,7 @@ def test_converted_file_equals_builtin(loaderd: str, name: str, converted: dict[
     check(texts, ids_of(loaderd, converted[name], texts), ids_of(loaderd, name, texts))
 
 
-@pytest.mark.parametrize("name", reference.BUILTIN)
+@pytest.mark.parametrize("name", quick(reference.BUILTIN, ["gpt2", "o200k_base"]))
 def test_special_tokens_as_text(loaderd: str, name: str, converted: dict[str, pathlib.Path]) -> None:
     texts = [t for t in mixtures(share(2_000, 4)) + adversarial() if b"<|" in t]
     got = ids_of(loaderd, name, texts, "--special-as-text")
