@@ -15,7 +15,7 @@ test: ## run the checks that every change must pass
 	$(IN_PARALLEL) test-go-plain test-go-raced $(PYTHON_TESTS) lint
 
 .PHONY: test-fresh
-test-fresh: ## run make test with empty caches, as CI does; 12 to 14 minutes
+test-fresh: ## run make test with empty caches, as CI does
 	@.ci/run
 
 .PHONY: test-all

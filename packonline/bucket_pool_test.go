@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
-	"loaderd/internal/testscale"
 	"loaderd/packonline/similarity"
 )
 
@@ -135,7 +134,7 @@ func TestIndexedPool_PairSearchMatchesExhaustive(t *testing.T) {
 // every query). It uses lengths that never fill a row, lengths that fill one only with many pieces, and bounds that
 // force a search for every document.
 func TestBucket_WorkIsBounded(t *testing.T) {
-	documents := testscale.Of(750, 1_500)
+	const documents = 1_500
 	// related to a third of the others: every query of splice has results, and every result is queried
 	kinds := []similarity.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
 	draw := func(next func(r *rand.Rand) int32) []int32 {

@@ -53,7 +53,6 @@ func TestBucket_Quality(t *testing.T) {
 		return math.Exp(math.Log(60) - 0.32 + 0.8*r.NormFloat64())
 	})
 	drift := draw(200_000, func(r *rand.Rand, at float64) float64 { return math.Exp(5.5 + 1.5*at + r.NormFloat64()) })
-	// The last row has about the same padding whatever the number of documents, so a part allows a larger share.
 	five, one, odd := testscale.Of(100_000, 500_000), testscale.Of(50_000, 200_000), testscale.Of(50_000, 200_000)
 	for _, x := range []struct {
 		name string
@@ -63,14 +62,14 @@ func TestBucket_Quality(t *testing.T) {
 		concatenation float64 // maximum documents per row; 0 if only the number of tokens matters
 		long          bool    // only in the long test run
 	}{
-		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(five), 2 / float64(five), 2.37, false},
-		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(one), 3 / float64(one), 0, false},
+		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(five), 0.000004, 2.37, false},
+		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(one), 0.000015, 0, false},
 		{"8192", bucketConfig([]int{8192}, 4096, 16384), logNormal(200_000), 0.00004, 0, true},
 		{"2048, small pool", bucketConfig([]int{2048}, 256, 16384), logNormal(100_000), 0.00004, 0, false},
 		{"512, tiny pool", bucketConfig([]int{512}, 64, 16384), logNormal(50_000), 0.004, 0, false},
 		{"512", bucketConfig([]int{512}, 4096, 16384), logNormal(150_000), 0.00004, 0, true},
 		{"32768", bucketConfig([]int{32768}, 4096, 16384), logNormal(150_000), 0.0001, 0, true},
-		{"odd buckets", bucketConfig([]int{300, 1000, 7777}, 4096, 8192), logNormal(odd), 2 / float64(odd), 2.52, false},
+		{"odd buckets", bucketConfig([]int{300, 1000, 7777}, 4096, 8192), logNormal(odd), 0.00001, 2.52, false},
 		{"far apart", bucketConfig([]int{2048, 131072}, 4096, 8192), logNormal(200_000), 0.00001, 3.7, true},
 		{"small pool", bucketConfig(fiveBuckets, 256, 8192), logNormal(100_000), 0.00001, 2.65, false},
 		{"age below pool", bucketConfig(fiveBuckets, 4096, 500), logNormal(100_000), 0.00003, 2.75, false},
