@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -124,13 +125,12 @@ func (d *Documents) lookup(sequence uint64, buffer []byte) ([]byte, bool) {
 		case err == nil:
 			d.touch(g)
 			return data, true
-		case errors.Is(err, errAbsent):
+		case errors.Is(err, os.ErrNotExist): // deleted to make room
+			d.forget(g)
 		case errors.Is(err, errDamagedRecord):
 			d.store.reportDamage(g.path, err)
-		default:
-			if !errors.Is(err, os.ErrNotExist) { // it was not deleted to make room
-				d.store.reportDamage(g.path, err)
-			}
+		case errors.Is(err, errDamaged), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			d.store.reportDamage(g.path, err)
 			d.remove(g)
 		}
 	}
@@ -271,11 +271,26 @@ func (d *Documents) scan(g *segment) bool {
 	return n > 0
 }
 
-// list adds the segments that other processes have created or sealed. It reports whether it found any.
+// list adds the segments that other processes have created or sealed, and removes deleted ones from the index. It
+// reports whether it found any.
 func (d *Documents) list() (found bool) {
 	files, err := os.ReadDir(d.folder)
 	if err != nil {
 		return false
+	}
+	exists := map[string]bool{}
+	for _, f := range files {
+		path := filepath.Join(d.folder, f.Name())
+		exists[strings.TrimSuffix(strings.TrimSuffix(path, sealedSuffix), openSuffix)] = true
+	}
+	d.mu.RLock()
+	indexed := slices.Collect(maps.Values(d.segments))
+	d.mu.RUnlock()
+	for _, g := range indexed {
+		if g.isSealed() && !exists[g.path] {
+			d.forget(g)
+			g.unload()
+		}
 	}
 	for _, f := range files { // by name, so the newest one is indexed last
 		path, sealed := strings.CutSuffix(filepath.Join(d.folder, f.Name()), sealedSuffix)
