@@ -48,7 +48,7 @@ def share_token() -> None:
 
 share_token()  # before modules copy the environment; benchmarks use this one too
 
-# One thread computes as fast as several on tensors of this size, and does not spin while others compute.
+# Tests share the cores with daemons and other test groups, and their tensors are small.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
