@@ -190,7 +190,8 @@ def test_StepLoader_ProcessesEndWithThisProcess(killed: bool, tmp_path: Path) ->
 
 
 INTERRUPTED = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a background process inherits that it is ignored
 sys.path.insert(0, sys.argv[1])
 from loaderd.torch import StepLoader
 with StepLoader(documents=sys.argv[3], tokenizer="gpt2", folder=sys.argv[2]) as loader:

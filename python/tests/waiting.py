@@ -1,6 +1,8 @@
 """Waits for events outside a test's own thread."""
 
+import sys
 import threading
+import traceback
 from collections.abc import Callable
 
 
@@ -24,4 +26,10 @@ def no_thread_is_left() -> None:
     that opened a stream or made a call end soon after.
     """
     assert "loaderd-prefetch" not in client_threads()
-    wait_for(lambda: not client_threads(), seconds=10)
+    try:
+        wait_for(lambda: not client_threads(), seconds=10)
+    except AssertionError:
+        frames = sys._current_frames()
+        left = [t for t in threading.enumerate() if t.name in client_threads() and t.ident in frames]
+        stacks = "".join(f"{t.name}:\n" + "".join(traceback.format_stack(frames[t.ident or 0])) for t in left)
+        raise AssertionError(f"threads are left:\n{stacks}") from None
