@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func dotAVX2(a, b *int8, n int) int32
+// func dotKernel(a, b *int8, n int) int32
 // The sum of the products of n pairs of numbers, a multiple of 32 and not 0.
-TEXT ·dotAVX2(SB), NOSPLIT, $0-28
+TEXT ·dotKernel(SB), NOSPLIT, $0-28
 	MOVQ  a+0(FP), SI
 	MOVQ  b+8(FP), DI
 	MOVQ  n+16(FP), CX
@@ -37,10 +37,10 @@ pairs:
 	VZEROUPPER
 	RET
 
-// func differencesPOPCNT(out, seats *int32, n int, signs, asked *uint64, words int)
+// func differencesKernel(out, seats *int32, n int, signs, asked *uint64, words int)
 // For each of n seats the number of bits in which its words differ from those asked. Words are an even number, neither
 // is 0.
-TEXT ·differencesPOPCNT(SB), NOSPLIT, $0-48
+TEXT ·differencesKernel(SB), NOSPLIT, $0-48
 	MOVQ out+0(FP), DI
 	MOVQ seats+8(FP), SI
 	MOVQ n+16(FP), CX

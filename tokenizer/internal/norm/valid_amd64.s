@@ -28,10 +28,10 @@ DATA ended<>+16(SB)/8, $0xffffffffffffffff
 DATA ended<>+24(SB)/8, $0xbfdfefffffffffff
 GLOBL ended<>(SB), RODATA|NOPTR, $32
 
-// func validAVX2(s *byte, n int) bool
+// func validKernel(s *byte, n int) bool
 // Whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last character (Keiser, Lemire,
 // Validating UTF-8 in less than one instruction per byte, 2020).
-TEXT ·validAVX2(SB), NOSPLIT, $0-17
+TEXT ·validKernel(SB), NOSPLIT, $0-17
 	MOVQ s+0(FP), SI
 	MOVQ n+8(FP), CX
 	ADDQ SI, CX

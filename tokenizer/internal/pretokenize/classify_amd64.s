@@ -44,8 +44,8 @@ ALL(first, $0xc0c0c0c0c0c0c0c0)
 	VPCMPEQB Y4, Y2, Y2 \
 	VPCMPEQB Y5, Y3, Y3
 
-// func classifyAVX2(m *masks, p *block)
-TEXT ·classifyAVX2(SB), NOSPLIT, $0-16
+// func classifyKernel(m *masks, p *block)
+TEXT ·classifyKernel(SB), NOSPLIT, $0-16
 	MOVQ m+0(FP), DI
 	MOVQ p+8(FP), SI
 	VMOVDQU (SI), Y0

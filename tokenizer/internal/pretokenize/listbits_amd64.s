@@ -9,8 +9,8 @@
 	ADDL   BX, R \
 	MOVL   R, to(DI)
 
-// func listBitsBMI(ends *int32, b uint64, i int)
-TEXT ·listBitsBMI(SB), NOSPLIT, $0-24
+// func listBitsKernel(ends *int32, b uint64, i int)
+TEXT ·listBitsKernel(SB), NOSPLIT, $0-24
 	MOVQ ends+0(FP), DI
 	MOVQ b+8(FP), AX
 	MOVQ i+16(FP), BX

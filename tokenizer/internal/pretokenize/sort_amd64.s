@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func sortAVX2(kind *letterKind, p *block, first uint64, by *letterMasks) (left uint64)
-TEXT ·sortAVX2(SB), NOSPLIT, $0-40
+// func sortKernel(kind *letterKind, p *block, first uint64, by *letterMasks) (left uint64)
+TEXT ·sortKernel(SB), NOSPLIT, $0-40
 	MOVQ kind+0(FP), DI
 	MOVQ p+8(FP), SI
 	MOVQ first+16(FP), AX

@@ -12,8 +12,8 @@ DATA idOnly<>+0(SB)/8, $0x000fffff000fffff
 DATA idOnly<>+8(SB)/8, $0x000fffff000fffff
 GLOBL idOnly<>(SB), RODATA|NOPTR, $16
 
-// func emitAVX2(t *line, dst *int32, places []uint32) (words, n int)
-TEXT ·emitAVX2(SB), NOSPLIT, $0-56
+// func emitKernel(t *line, dst *int32, places []uint32) (words, n int)
+TEXT ·emitKernel(SB), NOSPLIT, $0-56
 	MOVQ t+0(FP), DI
 	MOVQ dst+8(FP), SI
 	MOVQ places_base+16(FP), BX

@@ -45,7 +45,7 @@ type Cutter interface {
 
 // NewEncoder returns an encoder for one goroutine.
 func (w *Words) NewEncoder() *Encoder {
-	if cpufeature.AVX2 {
+	if cpufeature.Kernels {
 		return w.newEncoder(newKernelCache())
 	}
 	return w.newEncoder(newPortableCache())

@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func matchAVX2(t *line, keys []lineKey, places *uint32, missing *uint16, n, first int) int
-TEXT ·matchAVX2(SB), NOSPLIT, $0-72
+// func matchKernel(t *line, keys []lineKey, places *uint32, missing *uint16, n, first int) int
+TEXT ·matchKernel(SB), NOSPLIT, $0-72
 	MOVQ t+0(FP), DI
 	MOVQ keys_base+8(FP), SI
 	MOVQ keys_len+16(FP), CX

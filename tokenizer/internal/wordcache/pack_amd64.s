@@ -2,9 +2,9 @@
 
 #include "textflag.h"
 
-// func packAVX2(t *line, s *byte, i int, ends []int32, keys *lineKey, places *uint32)
+// func packKernel(t *line, s *byte, i int, ends []int32, keys *lineKey, places *uint32)
 // Keys of words, and places of their lines, which are asked for. 16 bytes from each word's start on must be there.
-TEXT ·packAVX2(SB), NOSPLIT, $0-64
+TEXT ·packKernel(SB), NOSPLIT, $0-64
 	MOVQ t+0(FP), DI
 	MOVQ s+8(FP), SI
 	MOVQ i+16(FP), AX           // start of the word

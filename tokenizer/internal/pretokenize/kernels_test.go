@@ -1,4 +1,4 @@
-//go:build !purego
+//go:build (amd64 || arm64) && !purego
 
 package pretokenize
 
@@ -34,11 +34,11 @@ func FuzzBlocks(f *testing.F) {
 	f.Fuzz(compareKernels())
 }
 
-// compareKernels compares the kernels with their Go versions; a processor without AVX2 has no kernels to compare.
+// compareKernels compares the kernels with their Go versions, if the processor supports them.
 func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 	letters := []*letterKinds{plainLetters(), lettersAndMarks(), casedLetters(), casedNotHan()}
 	return func(t *testing.T, seed uint64, some []byte) {
-		if !cpufeature.AVX2 || len(some) == 0 {
+		if !cpufeature.Kernels || len(some) == 0 {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 2))
@@ -49,12 +49,12 @@ func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 			}
 			want, got := masks{inside: 1, first: 1}, masks{inside: 1, first: 1}
 			want.classify(&p)
-			if classifyAVX2(&got, &p); want != got {
+			if classifyKernel(&got, &p); want != got {
 				t.Fatalf("%q is sorted into %x, want %x", p, got, want)
 			}
 			for _, kinds := range letters {
 				var wantBy, gotBy letterMasks
-				wantLeft, gotLeft := kinds.sortPlain(&wantBy, &p, want.first), sortAVX2(&kinds.kind[0], &p, want.first, &gotBy)
+				wantLeft, gotLeft := kinds.sortPlain(&wantBy, &p, want.first), sortKernel(&kinds.kind[0], &p, want.first, &gotBy)
 				if wantBy != gotBy || wantLeft != gotLeft {
 					t.Fatalf("%q is sorted into %x up to %x, want %x up to %x", p, gotBy, gotLeft, wantBy, wantLeft)
 				}
@@ -62,7 +62,7 @@ func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 			b, n, i := (r.Uint64()>>r.IntN(64))&r.Uint64()|1<<r.IntN(64), r.IntN(BatchSize-blockSize+1), r.IntN(1<<30)
 			var ends, places [BatchSize]int32
 			listBitsPlain(&ends, n, b, i)
-			if listBitsBMI(&places[n], b, i); ends != places {
+			if listBitsKernel(&places[n], b, i); ends != places {
 				t.Fatalf("the bits of %x from %d on are %v, want %v", b, i, places, ends)
 			}
 		}

@@ -1,4 +1,4 @@
-//go:build !purego
+//go:build (amd64 || arm64) && !purego
 
 package wordcache
 
@@ -9,13 +9,13 @@ import (
 )
 
 //go:noescape
-func packAVX2(t *line, s *byte, i int, ends []int32, keys *lineKey, places *uint32)
+func packKernel(t *line, s *byte, i int, ends []int32, keys *lineKey, places *uint32)
 
 //go:noescape
-func matchAVX2(t *line, keys []lineKey, places *uint32, missing *uint16, n, first int) int
+func matchKernel(t *line, keys []lineKey, places *uint32, missing *uint16, n, first int) int
 
 //go:noescape
-func emitAVX2(t *line, dst *int32, places []uint32) (words, n int)
+func emitKernel(t *line, dst *int32, places []uint32) (words, n int)
 
 // prefetch prefetches the lines of memory at n places relative to base, and does not wait for them.
 //
@@ -27,9 +27,9 @@ func prefetch(base unsafe.Pointer, places *uint32, n int)
 func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
 	switch {
 	case len(ends) == 0:
-	case cpufeature.AVX2:
+	case cpufeature.Kernels:
 		_, _ = keys[len(ends)-1], places[len(ends)-1]
-		packAVX2(&t[0], &s[0], i, ends, &keys[0], &places[0])
+		packKernel(&t[0], &s[0], i, ends, &keys[0], &places[0])
 	default:
 		packPlain(s, i, ends, keys, places)
 	}
@@ -41,9 +41,9 @@ func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16
 	switch {
 	case len(keys) == 0:
 		return n
-	case cpufeature.AVX2:
+	case cpufeature.Kernels:
 		_, _ = places[len(keys)-1], missing[n+len(keys)-1]
-		return matchAVX2(&t[0], keys, &places[0], &missing[0], n, first)
+		return matchKernel(&t[0], keys, &places[0], &missing[0], n, first)
 	}
 	return matchPlain(t, keys, places, missing, n, first)
 }
@@ -54,16 +54,16 @@ func emit(t []line, dst []int32, places []uint32) (words, n int) {
 	switch {
 	case len(places) == 0:
 		return 0, 0
-	case cpufeature.AVX2:
+	case cpufeature.Kernels:
 		_ = dst[(lineIDs+1)*len(places)-1]
-		return emitAVX2(&t[0], &dst[0], places)
+		return emitKernel(&t[0], &dst[0], places)
 	}
 	return emitPlain(t, dst, places)
 }
 
 // prefetchBuckets prefetches the buckets of the words with these hashes; scratch has the same length.
 func (t *sharedWords) prefetchBuckets(hash []uint64, scratch []uint32) {
-	if !cpufeature.AVX2 || len(hash) == 0 {
+	if !cpufeature.Kernels || len(hash) == 0 {
 		t.touchBuckets(hash)
 		return
 	}
@@ -75,7 +75,7 @@ func (t *sharedWords) prefetchBuckets(hash []uint64, scratch []uint32) {
 
 // prefetchRecords prefetches the records at these places.
 func (t *sharedWords) prefetchRecords(places []uint32) {
-	if !cpufeature.AVX2 || len(places) == 0 {
+	if !cpufeature.Kernels || len(places) == 0 {
 		t.touchRecords(places)
 		return
 	}

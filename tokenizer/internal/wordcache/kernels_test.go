@@ -1,4 +1,4 @@
-//go:build !purego
+//go:build (amd64 || arm64) && !purego
 
 package wordcache
 
@@ -29,14 +29,14 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 		key, place := make([]lineKey, n), make([]uint32, n)
 		key2, place2 := make([]lineKey, n), make([]uint32, n)
 		packPlain(s, 0, ends, key, place)
-		packAVX2(&lines[0], &s[0], 0, ends, &key2[0], &place2[0])
+		packKernel(&lines[0], &s[0], 0, ends, &key2[0], &place2[0])
 		if !slices.Equal(key, key2) || !slices.Equal(place, place2) {
 			t.Fatal("keys differ")
 		}
 		lineOf := slices.Clone(place)
 		var missing, missing2 [batchSize]uint16
 		m := matchPlain(lines, key, place, &missing, 0, 0)
-		m2 := matchAVX2(&lines[0], key, &place2[0], &missing2[0], 0, 0)
+		m2 := matchKernel(&lines[0], key, &place2[0], &missing2[0], 0, 0)
 		if m != m2 || !slices.Equal(missing[:m], missing2[:m]) || !slices.Equal(place, place2) {
 			t.Fatalf("the words found differ: %d are missing in Go, %d in assembly", m, m2)
 		}
@@ -54,7 +54,7 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 		dst, dst2 := make([]int32, (lineIDs+1)*n), make([]int32, (lineIDs+1)*n)
 		for from := 0; from < n; {
 			words, ids := emitPlain(lines, dst, place[from:])
-			words2, ids2 := emitAVX2(&lines[0], &dst2[0], place[from:])
+			words2, ids2 := emitKernel(&lines[0], &dst2[0], place[from:])
 			if words != words2 || ids != ids2 || !slices.Equal(dst[:ids], dst2[:ids]) {
 				t.Fatal("ids differ")
 			}
@@ -69,7 +69,7 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 	}
 }
 
-// FuzzSteps compares the kernels with their Go versions; a processor without AVX2 has no kernels to compare.
+// FuzzSteps compares the kernels with their Go versions, if the processor supports them.
 func FuzzSteps(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed, []byte(" the quick\x00\x00\n brown fox\tjumps over 中文字 слово-очень-длинное-и-ещё"))
@@ -77,7 +77,7 @@ func FuzzSteps(f *testing.F) {
 	}
 	lines := make([]line, firstMissing+batchSize)
 	f.Fuzz(func(t *testing.T, seed uint64, letters []byte) {
-		if cpufeature.AVX2 && len(letters) > 0 {
+		if cpufeature.Kernels && len(letters) > 0 {
 			sameSteps(t, lines, seed, letters)
 		}
 	})

@@ -1,23 +1,23 @@
-//go:build !purego
+//go:build (amd64 || arm64) && !purego
 
 package norm
 
 import "loaderd/internal/cpufeature"
 
-// validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, except that the last character may be
+// validKernel reports whether the first n bytes, a multiple of 32, are UTF-8, except that the last character may be
 // incomplete.
 //
 //go:noescape
-func validAVX2(s *byte, n int) bool
+func validKernel(s *byte, n int) bool
 
 // validStart validates a beginning of s, up to the end of a character. It returns its length; ok is false if it is
 // not UTF-8.
 func validStart(s []byte) (n int, ok bool) {
 	n = len(s) &^ 31
-	if !cpufeature.AVX2 || n == 0 {
+	if !cpufeature.Kernels || n == 0 {
 		return 0, true
 	}
-	if !validAVX2(&s[0], n) {
+	if !validKernel(&s[0], n) {
 		return 0, false
 	}
 	for k := n - 1; k >= n-3 && s[k] >= 0x80; k-- {
