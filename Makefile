@@ -104,14 +104,29 @@ test-go-all: browser ## run all Go tests with the race detector
 	LOADERD_TEST=all $(GO) test -race -timeout 40m ./...
 	LOADERD_TEST=all $(GO) -C bench test -race -timeout 40m ./...
 
+KERNELS = $(addprefix ./tokenizer/internal/,wordcache norm pretokenize) ./packonline/similarity
+
 # The race detector and the address sanitizer do not instrument assembly. The tests therefore compare each kernel with its
 # Go implementation, on texts that end at the start of an unreadable memory page.
 .PHONY: test-kernels
-test-kernels: ## test packages with assembly kernels: pure Go, without AVX2, checkptr, address sanitizer
+test-kernels: test-kernels-arm64 ## test packages with assembly kernels: pure Go, without AVX2, checkptr, address sanitizer, arm64
 	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/similarity
 	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/similarity
 	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/similarity
-	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,wordcache norm pretokenize) ./packonline/similarity
+	$(GO) test -asan -timeout 20m $(KERNELS)
+
+.PHONY: qemu
+qemu: ## install qemu-user, which runs programs for arm64, if it is missing
+	@command -v qemu-aarch64 >/dev/null || ! command -v apt-get >/dev/null || [ "$$(id -u)" != 0 ] || { \
+		echo "installing qemu-user for the tests of arm64 kernels" >&2; export DEBIAN_FRONTEND=noninteractive; \
+		install="apt-get install -y -qq --no-install-recommends qemu-user"; \
+		$$install >/dev/null 2>&1 || { apt-get update -qq && $$install >/dev/null; }; } || true
+
+.PHONY: test-kernels-arm64
+test-kernels-arm64: qemu ## test the assembly kernels of arm64 in an emulator
+	@if command -v qemu-aarch64 >/dev/null; then set -x; \
+		CGO_ENABLED=0 GOOS=linux GOARCH=arm64 $(GO) test -exec qemu-aarch64 -timeout 20m $(KERNELS); \
+	else echo "SKIPPED: the kernels of arm64 are untested without qemu-aarch64 (Debian's package qemu-user)" >&2; fi
 
 # Packages run sequentially, because each test starts three servers.
 .PHONY: test-cluster

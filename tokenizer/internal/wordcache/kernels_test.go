@@ -24,8 +24,12 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 			}
 			ends = append(ends, int32(len(s)))
 		}
-		s = tokentest.CopyToGuardPage(t, append(s, make([]byte, 16)...))
 		n := len(ends)
+		last := 0
+		if n > 1 {
+			last = int(ends[n-2])
+		}
+		s = tokentest.CopyToGuardPage(t, append(s, make([]byte, max(0, last+16-len(s)))...))
 		key, place := make([]lineKey, n), make([]uint32, n)
 		key2, place2 := make([]lineKey, n), make([]uint32, n)
 		packPlain(s, 0, ends, key, place)
