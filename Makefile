@@ -29,7 +29,7 @@ $(UV):
 
 GROUP ?= test
 
-# Bytecode is compiled for the environments in which many processes start: a process with torch then starts in half the time.
+# Bytecode is compiled for the environments in which many processes start, because importing torch without it takes seconds.
 .PHONY: environment
 environment: $(UV) ## create or update the virtual environment of the dependency group GROUP, and print its folder
 	@folder=$${XDG_CACHE_HOME:-$$HOME/.cache}/loaderd/venv-$(GROUP)-$$(cksum < python/uv.lock | cut -d' ' -f1) && \
