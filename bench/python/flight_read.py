@@ -14,7 +14,6 @@ import argparse
 import contextlib
 import functools
 import json
-import os
 import socket
 import statistics
 import struct
@@ -28,9 +27,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.flight as fl
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "src"))
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE / "loaders"), str(HERE.parents[1] / "python" / "src")]
 
-from loaderd import keep_memory
+import cpu  # noqa: E402
+from loaderd import keep_memory  # noqa: E402
 
 
 def values_address(column: pa.Array) -> int:
@@ -78,20 +79,14 @@ def call_per_step(client: fl.FlightClient, ticket: dict, seconds: float) -> dict
     }
 
 
-def cpu_seconds(process: int) -> float:
-    """Returns the CPU time of a process: user and system."""
-    fields = Path(f"/proc/{process}/stat").read_text().rsplit(") ", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 def with_server_cpu(process: int, read: Callable[[], dict]) -> dict:
     """Returns the figures of a reader, and the CPU seconds of its server per GB; 0 without a process."""
     if not process:
         return read()
-    before, began = cpu_seconds(process), time.perf_counter()
+    before, began = cpu.seconds([process]), time.perf_counter()
     out = read()
     gigabytes = out["bytes_per_second"] * (time.perf_counter() - began) / 1e9
-    return out | {"server_cpu_seconds_per_gb": (cpu_seconds(process) - before) / gigabytes}
+    return out | {"server_cpu_seconds_per_gb": (cpu.seconds([process]) - before) / gigabytes}
 
 
 @contextlib.contextmanager

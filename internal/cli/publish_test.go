@@ -16,8 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
@@ -50,30 +48,8 @@ func documentServer(t *testing.T, change ...func(*stream.Config)) *stream.Store 
 // streamed reads the stream back; a message is "subject path id data".
 func streamed(t *testing.T, s *stream.Store) []string {
 	t.Helper()
-	st, err := s.EnsureDocuments(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := st.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := c.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
 	var all []string
-	for range info.State.Msgs {
-		// Longer than the library takes to detect a lost request and recreate the consumer: two heartbeats of 15 seconds.
-		m, err := messages.Next(jetstream.NextMaxWait(time.Minute))
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range natstest.Stored(t, s) {
 		h := m.Headers()
 		all = append(all, strings.Join([]string{m.Subject(), h.Get(stream.HeaderPath), h.Get(stream.HeaderID),
 			string(m.Data())}, " "))

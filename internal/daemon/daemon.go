@@ -417,7 +417,7 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	if d.store != nil {
 		err = errors.Join(err, d.store.Close())
 	}
-	if d.docs != nil && d.docs.tokens.Store != nil {
+	if d.docs != nil {
 		d.docs.tokens.Store.Close()
 	}
 	return err

@@ -17,7 +17,7 @@ import (
 const tokenFolder = "tokens"
 
 // OpenTokenStore opens the configured token store. It returns nil if there is none, also if it cannot be opened,
-// because no batch depends on it. The caller must close it.
+// because no batch depends on it. The caller must close it. The data folder must have been opened.
 func OpenTokenStore(c *config.Config, log *slog.Logger) *tokenstore.Store {
 	folder := tokenStoreFolder(c)
 	if folder == "" || c.Serve.TokenStore.MaxBytes == 0 {
@@ -90,10 +90,7 @@ func (m tokenStoreMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. Without a store all values are 0.
 func (m tokenStoreMetrics) Collect(out chan<- prometheus.Metric) {
-	var s tokenstore.Stats
-	if m.store != nil {
-		s = m.store.Stats()
-	}
+	s := m.store.Stats()
 	for _, x := range tokenStoreDescs {
 		out <- prometheus.MustNewConstMetric(x.desc, x.kind, float64(x.value(s)))
 	}

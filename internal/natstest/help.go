@@ -87,6 +87,37 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	}
 }
 
+// Stored returns all messages of the document stream, in order.
+func Stored(t testing.TB, s *stream.Store) (all []jetstream.Msg) {
+	t.Helper()
+	st, err := s.EnsureDocuments(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := st.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	messages, err := c.Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer messages.Stop()
+	for range info.State.Msgs {
+		// Longer than the library takes to detect a lost request and recreate the consumer: two heartbeats of 15 seconds.
+		m, err := messages.Next(jetstream.NextMaxWait(time.Minute))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
 func natsMessage(m stream.Message) *nats.Msg {
 	if m.Subject == "" {
 		m.Subject = "docs.test"

@@ -10,8 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"loaderd/internal/corpus"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
@@ -68,28 +66,7 @@ func interleaved(t *testing.T, s *natstest.Server, dir string) *publishing.Sessi
 // storedTexts returns the texts of a stream in its order.
 func storedTexts(t *testing.T, s *natstest.Server) (texts []string) {
 	t.Helper()
-	st, err := s.Store().EnsureDocuments(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	info, err := st.Info(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := st.OrderedConsumer(t.Context(), jetstream.OrderedConsumerConfig{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	messages, err := c.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer messages.Stop()
-	for range info.State.Msgs {
-		m, err := messages.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+	for _, m := range natstest.Stored(t, s.Store()) {
 		texts = append(texts, string(m.Data()))
 	}
 	return texts

@@ -59,7 +59,7 @@ func rangeLength(sequences []uint64) int {
 	return len(sequences)
 }
 
-// refetcher reads documents again for one call of Log.Again.
+// refetcher reads documents again for one call of Log.Refetch.
 type refetcher struct {
 	log     *Log
 	deliver func(document.Document)

@@ -142,7 +142,7 @@ func TestLog_RestoredStream(t *testing.T) {
 	}
 }
 
-// A document that was read again has the same content, whatever happens to the files of the store.
+// A document that is read again has the same content after any damage to the files of the store.
 func TestLog_DamagedTokenStore(t *testing.T) {
 	srv := natstest.Start(t)
 	const n = 200

@@ -201,7 +201,8 @@ func (w *encoder) columns(all [][]byte) {
 	for _, values := range all {
 		w.flag(values != nil)
 		if values != nil {
-			w.text(string(values))
+			w.number(uint64(len(values)))
+			w.b = append(w.b, values...)
 		}
 	}
 }
@@ -395,7 +396,7 @@ func (r *decoder) columns() [][]byte {
 	all := make([][]byte, r.count(1))
 	for i := range all {
 		if r.flag() {
-			all[i] = []byte(r.text())
+			all[i] = append([]byte{}, r.take(r.count(1))...)
 		}
 	}
 	return all

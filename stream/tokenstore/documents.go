@@ -43,9 +43,9 @@ type Identity struct {
 
 // Documents are the stored documents of a stream. Its methods may be called concurrently.
 type Documents struct {
-	store    *Store
-	identity Identity
-	folder   string
+	store  *Store
+	about  []byte // its Identity in JSON
+	folder string
 
 	mu       sync.RWMutex
 	segments map[string]*segment   // by path
@@ -65,12 +65,12 @@ type Documents struct {
 // Documents returns the documents of a stream.
 func (s *Store) Documents(of Identity) (*Documents, error) {
 	of.Version, of.Created = s.version, of.Created.UTC()
-	text, err := json.MarshalIndent(of, "", "  ")
+	about, err := json.MarshalIndent(of, "", "  ")
 	if err != nil {
 		return nil, err
 	}
-	name := sha256.Sum256(text)
-	d := &Documents{store: s, identity: of, folder: filepath.Join(s.folder, hex.EncodeToString(name[:12])),
+	name := sha256.Sum256(about)
+	d := &Documents{store: s, about: about, folder: filepath.Join(s.folder, hex.EncodeToString(name[:12])),
 		segments: map[string]*segment{}, blocks: map[uint64][]*segment{}}
 	d.refresh()
 	s.mu.Lock()
@@ -377,11 +377,7 @@ func (d *Documents) create() (g *segment, err error) {
 	if err := os.MkdirAll(d.folder, 0o700); err != nil {
 		return nil, err
 	}
-	about, err := json.MarshalIndent(d.identity, "", "  ")
-	if err != nil {
-		return nil, err
-	}
-	if err := os.WriteFile(filepath.Join(d.folder, identityFile), about, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(d.folder, identityFile), d.about, 0o600); err != nil {
 		return nil, err
 	}
 	d.mu.Lock() // list must not take the segment for one of another process

@@ -33,7 +33,7 @@ const (
 	failurePause = time.Minute
 )
 
-// Store is a folder of tokenized documents of several streams.
+// Store is a folder of tokenized documents of several streams. A nil Store has no documents, and nothing to close.
 type Store struct {
 	folder   string
 	maxBytes int64
@@ -87,6 +87,9 @@ func Open(folder string, maxBytes int64, version string, log *slog.Logger) (*Sto
 
 // Close writes the queued documents and seals the segments.
 func (s *Store) Close() {
+	if s == nil {
+		return
+	}
 	s.mu.Lock()
 	if !s.closed {
 		s.closed = true
@@ -98,6 +101,9 @@ func (s *Store) Close() {
 
 // Stats returns the figures of the store.
 func (s *Store) Stats() Stats {
+	if s == nil {
+		return Stats{}
+	}
 	return Stats{Bytes: s.stats.bytes.Load(), Hits: s.stats.hits.Load(), Misses: s.stats.misses.Load(),
 		Dropped: s.stats.dropped.Load(), Damaged: s.stats.damaged.Load()}
 }

@@ -311,7 +311,7 @@ func TestStore_DiskFails(t *testing.T) {
 	}
 }
 
-// Whatever a file contains, reading it never panics.
+// Reading a segment with any content never panics.
 func FuzzSegment(f *testing.F) {
 	folder := f.TempDir()
 	s, err := tokenstore.Open(folder, 1<<20, "1", slog.New(slog.DiscardHandler))

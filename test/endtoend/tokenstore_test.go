@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/natstest"
 )
 
-// The steps of a run are the same bytes, whatever happens to the files of the token store between two starts.
+// The steps of a run are the same bytes after any damage to the files of the token store between two starts.
 func TestTokenStore_DamageChangesNoBatch(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Serve.CacheBytes = 1 << 20 // documents leave the memory

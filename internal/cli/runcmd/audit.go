@@ -64,14 +64,13 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger,
 	if err != nil {
 		return maintenance.AuditResult{}, err
 	}
-	if tokens.Store = daemon.OpenTokenStore(&c, log); tokens.Store != nil {
-		defer tokens.Store.Close()
-	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return maintenance.AuditResult{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
+	tokens.Store = daemon.OpenTokenStore(&c, log)
+	defer tokens.Store.Close()
 	progress := command.NewProgress(stderr, "steps")
 	defer progress.Finish()
 	return runadmin.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.AuditResult) {

@@ -102,14 +102,13 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, asJSON
 	if err != nil {
 		return err
 	}
-	if tokenizing.Store = daemon.OpenTokenStore(&c, log); tokenizing.Store != nil {
-		defer tokenizing.Store.Close()
-	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
+	tokenizing.Store = daemon.OpenTokenStore(&c, log)
+	defer tokenizing.Store.Close()
 	h, was, err := runadmin.Fork(ctx, store, c.Run, step, name, c.Plan, tokenizing)
 	if err != nil {
 		return err

@@ -142,13 +142,12 @@ func (in *streamInput) read(ctx context.Context, c config.Config, seed uint64, s
 	if err != nil {
 		return compared{}, err
 	}
-	if tokens.Store = daemon.OpenTokenStore(&c, command.NewLogger(c.Log, stderr)); tokens.Store != nil {
-		defer tokens.Store.Close()
-	}
 	store, err := in.open(ctx, c, stderr)
 	if err != nil {
 		return compared{}, err
 	}
+	tokens.Store = daemon.OpenTokenStore(&c, command.NewLogger(c.Log, stderr))
+	defer tokens.Store.Close()
 	mix := &simulation.Mixture{Config: c.Plan.Mixture(), Lengths: map[string][]int32{}}
 	mix.Config.Seed = seed
 	var names []string
