@@ -527,7 +527,7 @@ func TestVerdict_OfSeparateProcess(t *testing.T) {
 	t.Run("a restart", func(t *testing.T) {
 		c := settled(t)
 		c.Serve.CheckpointSteps, c.Tokenizer = 0, config.Default().Tokenizer // everything is replayed and tokenized
-		c.Serve.Ahead = 1 << 20
+		c.Serve.TokenStore.MaxBytes, c.Serve.Ahead = 0, 1<<20                // tokenized again, not read from the token store
 		v := newVictim(t, c)
 		v.start()
 		v.do("stats", map[string]any{})
