@@ -150,8 +150,8 @@ func publishPrepared(ctx context.Context, dir string, bytes int64) error {
 type result struct {
 	Input       string  `json:"input"`
 	MBs         float64 `json:"text_mb_per_second"`
-	Ratio       float64 `json:"ratio"` // to documents in memory
-	NsPerByte   float64 `json:"publisher_cpu_ns_per_byte"`
+	Ratio       float64 `json:"ratio"`                     // to documents in memory
+	NsPerByte   float64 `json:"publisher_cpu_ns_per_byte"` // 0 if the server's process publishes
 	rates, nsec []float64
 }
 
@@ -160,6 +160,9 @@ const (
 	inMemory = "in memory"
 	inPython = "in memory of Python"
 )
+
+// inPulled is the name of JSON lines that a daemon pulls over HTTP.
+const inPulled = "JSON lines pulled over HTTP"
 
 // measure measures all inputs in every round, so that slow changes of the machine affect all of them.
 func (o options) measure(ctx context.Context) (err error) {
@@ -197,12 +200,24 @@ func (o options) measure(ctx context.Context) (err error) {
 			results = append(results, &result{Input: name})
 		}
 	}
+	if o.selects(inPulled) {
+		files[inPulled] = filepath.Join(dir, "pulled.jsonl")
+		if err := writeFile(ctx, files[inPulled], o.bytes, writeLines); err != nil {
+			return err
+		}
+		results = append(results, &result{Input: inPulled})
+	}
 	if o.python != "" && o.selects(inPython) {
 		results = append(results, &result{Input: inPython})
 	}
 	for round := range o.rounds {
 		for i, r := range results {
-			p, err := o.publishTo(ctx, filepath.Join(dir, fmt.Sprintf("data-%d-%d", round, i)), r.Input, files[r.Input])
+			folder := filepath.Join(dir, fmt.Sprintf("data-%d-%d", round, i))
+			store := o.publishTo
+			if r.Input == inPulled {
+				store = o.pullTo
+			}
+			p, err := store(ctx, folder, r.Input, files[r.Input])
 			if err != nil {
 				return fmt.Errorf("%s: %w", r.Input, err)
 			}
@@ -279,7 +294,11 @@ func (o options) print(results []*result) error {
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "input\tMB/s\tratio\tCPU ns/byte\t")
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%.1f\t\n", r.Input, r.MBs, r.Ratio, r.NsPerByte)
+		cpu := "-"
+		if r.NsPerByte > 0 {
+			cpu = fmt.Sprintf("%.1f", r.NsPerByte)
+		}
+		fmt.Fprintf(w, "%s\t%.0f\t%.2f\t%s\t\n", r.Input, r.MBs, r.Ratio, cpu)
 	}
 	return w.Flush()
 }

@@ -22,6 +22,8 @@ def ingest(bench: Bench) -> Iterator[Measure]:
             "prepared documents in memory",
         )
     for found in inputs:
+        if not found["publisher_cpu_ns_per_byte"]:
+            continue  # the process of the server publishes
         yield Measure(
             f"publish {found['input']}, CPU of the publisher",
             found["publisher_cpu_ns_per_byte"],
