@@ -3,6 +3,7 @@ package packonline
 import (
 	"math"
 
+	"loaderd/packonline/internal/calendar"
 	"loaderd/packonline/similarity"
 )
 
@@ -25,14 +26,14 @@ import (
 type hold struct {
 	Packer
 	config      Config
-	maxPieces   int           // maximum number of held pieces
-	maxWait     int64         // maximum age of a row's oldest piece in the holdback, in documents
-	clock       int64         // documents that have arrived
-	packed      Rows          // output of the Packer since the last clear, with the ages at that time
-	rows        []heldRow     // by number in packed
-	byMean      calendarQueue // by the mean arrival of their tokens
-	byOldest    calendarQueue // by the arrival of their oldest pieces
-	oldest      uint64        // smallest Doc.Seq of the held rows, unless stale
+	maxPieces   int            // maximum number of held pieces
+	maxWait     int64          // maximum age of a row's oldest piece in the holdback, in documents
+	clock       int64          // documents that have arrived
+	packed      Rows           // output of the Packer since the last clear, with the ages at that time
+	rows        []heldRow      // by number in packed
+	byMean      calendar.Queue // by the mean arrival of their tokens
+	byOldest    calendar.Queue // by the arrival of their oldest pieces
+	oldest      uint64         // smallest Doc.Seq of the held rows, unless stale
 	oldestStale bool
 	counts      Counts // Rows, Slots and Padding of the held rows
 	pieces      int    // in the held rows
@@ -43,7 +44,6 @@ type heldRow struct {
 	doc      uint64 // of its oldest piece
 	packedAt uint32 // low bits of the clock when it was packed
 	used     int32  // tokens, 0 once it has left
-	links    [2]rowLink
 }
 
 // Bounds of the holdback.
@@ -82,15 +82,15 @@ func makeHold(p Packer, c Config) *hold {
 	if most := c.packerMaxAge(); most > 0 {
 		span = min(span, most)
 	}
-	return &hold{Packer: p, config: c, maxPieces: c.Held(), maxWait: int64(span), byMean: newCalendarQueue(span, 0),
-		byOldest: newCalendarQueue(span, 1)}
+	return &hold{Packer: p, config: c, maxPieces: c.Held(), maxWait: int64(span), byMean: calendar.New(span),
+		byOldest: calendar.New(span)}
 }
 
 func (h *hold) Add(d Doc, out *Rows) {
 	h.Packer.Add(d, &h.packed)
 	h.clock++
-	if old := h.clock - h.maxWait; h.byOldest.isBinStart(old) {
-		for i := h.byOldest.firstAt(old); i != none; i = h.byOldest.firstAt(old) {
+	if old := h.clock - h.maxWait; h.byOldest.IsBinStart(old) {
+		for i := h.byOldest.FirstAt(old); i != none; i = h.byOldest.FirstAt(old) {
 			h.emitRow(i, out)
 		}
 	}
@@ -117,11 +117,11 @@ func (h *hold) Flush(out *Rows) {
 }
 
 // nextRow returns the row that is to leave next, or none.
-func (h *hold) nextRow() int32 { return h.byMean.firstRow(h.clock - h.maxWait) }
+func (h *hold) nextRow() int32 { return h.byMean.First(h.clock - h.maxWait) }
 
 // isTooOld reports whether a piece with the given arrival is too old to be held.
 func (h *hold) isTooOld(arrived int64) bool {
-	return h.byOldest.bin(arrived) <= h.byOldest.bin(h.clock-h.maxWait)
+	return h.byOldest.Bin(arrived) <= h.byOldest.Bin(h.clock-h.maxWait)
 }
 
 // addPacked holds the rows that were packed since the last call. Rows that are too old leave immediately.
@@ -148,8 +148,8 @@ func (h *hold) addRow(i int) bool {
 		return false
 	}
 	h.rows = append(h.rows, r)
-	h.byMean.schedule(h.rows, h.clock-mean, int32(i))
-	h.byOldest.schedule(h.rows, first, int32(i))
+	h.byMean.Add(h.clock-mean, int32(i))
+	h.byOldest.Add(first, int32(i))
 	if h.counts.Rows == 0 {
 		h.oldest, h.oldestStale = r.doc, false
 	}
@@ -187,8 +187,8 @@ func (h *hold) emitRow(i int32, out *Rows) {
 	r := &h.rows[i]
 	length, pieces, ages := h.packed.Row(int(i))
 	out.appendRow(length, pieces, ages, uint32(h.clock)-r.packedAt)
-	h.byMean.remove(h.rows, i)
-	h.byOldest.remove(h.rows, i)
+	h.byMean.Remove(i)
+	h.byOldest.Remove(i)
 	h.oldestStale = h.oldestStale || r.doc == h.oldest
 	h.counts.Rows--
 	h.counts.Slots -= int64(length)
@@ -211,8 +211,9 @@ func (h *hold) compact() {
 		length, pieces, ages := from.Row(i)
 		h.packed.appendRow(length, pieces, ages, 0)
 		h.rows = append(h.rows, r)
-		h.byMean.renumber(h.rows)
-		h.byOldest.renumber(h.rows)
+		n := int32(len(h.rows) - 1)
+		h.byMean.Renumber(int32(i), n)
+		h.byOldest.Renumber(int32(i), n)
 	}
 }
 
@@ -256,9 +257,9 @@ func (h *hold) Each(f func(Piece)) {
 
 // oldestDoc returns the smallest Doc.Seq of the held rows.
 func (h *hold) oldestDoc() uint64 {
-	i := h.byOldest.firstRow(h.clock - h.maxWait)
+	i := h.byOldest.First(h.clock - h.maxWait)
 	oldest := h.rows[i].doc // other rows of its bin may be older
-	for i = h.rows[i].links[h.byOldest.link].next; i != none; i = h.rows[i].links[h.byOldest.link].next {
+	for i = h.byOldest.Next(i); i != none; i = h.byOldest.Next(i) {
 		oldest = min(oldest, h.rows[i].doc)
 	}
 	return oldest
