@@ -37,7 +37,7 @@ const (
 
 func newBinPacker(c Config, first bool) binPacker {
 	t := newTally(c)
-	return binPacker{packerBase: t, bins: newBins(t.longest+int32(c.Extra), first)}
+	return binPacker{packerBase: t, bins: newBins(t.longest+int32(c.Extra), first, c.MaxDocumentsPerRow)}
 }
 
 func (p *binPacker) Add(d Doc, out *Rows) {

@@ -18,8 +18,10 @@ import "loaderd/packonline/internal/bitset"
 // longest is chosen.
 type bins struct {
 	capacity    int32
-	useFirstFit bool  // first fit instead of best fit
-	all         []bin // in the order in which they were opened
+	useFirstFit bool    // first fit instead of best fit
+	maxPieces   int32   // of a bin; 0 for no bound
+	all         []bin   // in the order in which they were opened
+	complete    []int32 // bins with room that have maxPieces; in no queue until all pieces are packed
 	open        bitset.Set
 	byRoom      []queue    // room -> bins that have it; only valid for members of open
 	candidates  bitset.Set // first fit: bins with room for the current length
@@ -36,6 +38,7 @@ type bin struct {
 	first, last int32 // first and last piece, in the order of insertion
 	oldest      int32 // smallest of its pieces' numbers in the pool
 	used        int32 // tokens
+	pieces      int32
 	nextBin     int32 // next bin with equal room
 }
 
@@ -43,10 +46,11 @@ type queue struct{ first, last int32 }
 
 const none = bitset.None
 
-func newBins(capacity int32, first bool) *bins {
+func newBins(capacity int32, first bool, maxPieces int) *bins {
 	n := int(capacity) + 1
 	return &bins{
 		capacity:    capacity,
+		maxPieces:   int32(maxPieces),
 		useFirstFit: first,
 		open:        bitset.New(n),
 		byRoom:      make([]queue, n),
@@ -63,7 +67,7 @@ func (s *bins) pack(pieces []bufferedPiece, urgent int, sorted []bufferedPiece) 
 	for room := s.open.From(0); room != none; room = s.open.From(room) {
 		s.open.Remove(room)
 	}
-	s.all = s.all[:0]
+	s.all, s.complete = s.all[:0], s.complete[:0]
 	s.sortByLength(pieces, urgent, sorted)
 	if s.useFirstFit && len(pieces) > s.candidates.Size() {
 		s.candidates = bitset.New(2 * len(pieces))
@@ -86,6 +90,9 @@ func (s *bins) pack(pieces []bufferedPiece, urgent int, sorted []bufferedPiece) 
 	for n := s.candidates.From(0); n != none; n = s.candidates.From(n) {
 		s.candidates.Remove(n)
 		s.enqueue(n)
+	}
+	for _, n := range s.complete {
+		s.appendToQueue(n)
 	}
 }
 
@@ -167,7 +174,7 @@ func (s *bins) packFirstFit(from, to, length int32) {
 		} else {
 			s.putPiece(n, r, length)
 		}
-		if s.capacity-s.all[n].used < length {
+		if s.capacity-s.all[n].used < length || s.isComplete(n) {
 			s.candidates.Remove(n)
 			s.enqueue(n)
 		}
@@ -177,7 +184,7 @@ func (s *bins) packFirstFit(from, to, length int32) {
 // newBin opens a bin with the piece of rank r.
 func (s *bins) newBin(r, length int32) int32 {
 	s.nextRank[r] = none
-	s.all = append(s.all, bin{r, r, s.order[r], length, none})
+	s.all = append(s.all, bin{r, r, s.order[r], length, 1, none})
 	return int32(len(s.all) - 1)
 }
 
@@ -186,12 +193,24 @@ func (s *bins) putPiece(n, r, length int32) *bin {
 	b := &s.all[n]
 	s.nextRank[r] = none
 	s.nextRank[b.last] = r
-	b.last, b.oldest, b.used = r, min(b.oldest, s.order[r]), b.used+length
+	b.last, b.oldest, b.used, b.pieces = r, min(b.oldest, s.order[r]), b.used+length, b.pieces+1
 	return b
 }
 
-// enqueue appends bin n to the queue of its room, unless it is full.
+// isComplete reports whether bin n has the maximum number of pieces.
+func (s *bins) isComplete(n int32) bool { return s.all[n].pieces == s.maxPieces }
+
+// enqueue appends bin n to the queue of its room, unless it is full or complete.
 func (s *bins) enqueue(n int32) {
+	if s.isComplete(n) {
+		s.complete = append(s.complete, n)
+		return
+	}
+	s.appendToQueue(n)
+}
+
+// appendToQueue appends bin n to the queue of its room, unless it is full.
+func (s *bins) appendToQueue(n int32) {
 	b := &s.all[n]
 	b.nextBin = none
 	room := s.capacity - b.used

@@ -98,6 +98,9 @@ func (p *bucket) emitPairOrBuffer(w bufferedPiece, out *Rows) {
 			length, partner = l, nil
 			break
 		}
+		if p.config.MaxDocumentsPerRow == 1 {
+			continue
+		}
 		if x := p.pool.oldestOfLength(l - w.length); x != nil && (partner == nil || x.arrived < partner.arrived) {
 			length, partner = l, x
 		}

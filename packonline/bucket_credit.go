@@ -40,12 +40,14 @@ func (s *indexedPool) isOutOfCredit() bool { return s.credit <= s.minCredit }
 const maxGuesses = 32
 
 // guessRoom returns an upper estimate of the room that remains if the longest fitting pieces are taken one after the
-// other.
-func (s *indexedPool) guessRoom(room int32) int32 {
+// other, most pieces at the most.
+func (s *indexedPool) guessRoom(room int32, most int) int32 {
 	n := s.longestAtMost(room)
-	for k := 0; k < maxGuesses && n != none; k++ {
+	for k := 0; k < maxGuesses && n != none && most > 0; k++ {
 		s.spendCredit(1)
-		room -= n * min(s.counts[n], room/n)
+		taken := min(s.counts[n], room/n, int32(most))
+		room -= n * taken
+		most -= int(taken)
 		n = s.longestAtMost(min(room, n-1))
 	}
 	return room

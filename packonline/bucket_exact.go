@@ -48,6 +48,9 @@ func (p *bucket) findTight(n int32) (length, other int32) {
 			return l, 0
 		}
 	}
+	if p.documentsLeft(1) < 2 {
+		return 0, 0
+	}
 	for _, l := range longer {
 		if p.hasLittleRoom(l-n) && !p.pool.isOutOfCredit() {
 			if other := p.findTightPair(l - n); other != none {
@@ -65,7 +68,7 @@ func (p *bucket) hasLittleRoom(room int32) bool {
 }
 
 func (p *bucket) addOne(room int32) bool {
-	if !p.pool.hasLength(room) {
+	if p.documentsLeft(len(p.row)) < 1 || !p.pool.hasLength(room) {
 		return false
 	}
 	p.addOldest(room)
@@ -73,6 +76,9 @@ func (p *bucket) addOne(room int32) bool {
 }
 
 func (p *bucket) addTwo(room, least, most int32) bool {
+	if p.documentsLeft(len(p.row)) < 2 {
+		return false
+	}
 	n := p.pool.findPair(room, least, most)
 	if n == none {
 		return false
@@ -117,7 +123,7 @@ const maxSimilarTries = 256
 func (p *bucket) addSimilarPair(n int32) int32 {
 	unit := p.lengths[0]
 	lacksLittle := func(n int32) bool { return unit-1-(n-1)%unit < unit/16 }
-	if len(p.lengths) == 1 || !lacksLittle(n) {
+	if len(p.lengths) == 1 || !lacksLittle(n) || p.documentsLeft(len(p.row)) < 2 {
 		return 0
 	}
 	longer := p.lengths[bucketFor(p.lengths, n):]

@@ -10,7 +10,9 @@ const muchRoom = 4
 const maxMisfits = 64
 
 // hasNoPartner reports whether no other piece fits into any row with a piece of length n.
-func (p *bucket) hasNoPartner(n int32) bool { return p.pool.lengths.From(1) > p.longest-n }
+func (p *bucket) hasNoPartner(n int32) bool {
+	return p.pool.lengths.From(1) > p.longest-n || p.config.MaxDocumentsPerRow == 1
+}
 
 // emitExact emits a full row around the oldest piece of length n, tight or not, and reports whether such a row exists.
 func (p *bucket) emitExact(n int32, out *Rows) bool {
@@ -62,6 +64,9 @@ func (p *bucket) addFew(room int32) bool {
 		return true
 	}
 	at := len(p.row)
+	if p.documentsLeft(len(p.row)) < 3 {
+		return false
+	}
 	n := room - 2
 	for range maxTripleTries {
 		if p.pool.isOutOfCredit() {
@@ -81,7 +86,8 @@ func (p *bucket) addFew(room int32) bool {
 }
 
 // addOldestUntil takes the oldest pieces that fit until room is at most much, and returns the remaining room. Pieces
-// that need a row of this class are taken before those that a shorter row would hold.
+// that need a row of this class are taken before those that a shorter row would hold. With a bound on documents, pieces
+// too short to fill room with as many as the bound permits are passed over too.
 func (p *bucket) addOldestUntil(room, much int32, class int) int32 {
 	for ; class >= 0; class-- {
 		l := p.pool.classList(class)
@@ -91,7 +97,8 @@ func (p *bucket) addOldestUntil(room, much int32, class int) int32 {
 				return room
 			}
 			next := p.pool.newerItem(l, i)
-			if n := p.pool.items[i].length; n < room {
+			n := p.pool.items[i].length
+			if enough := int64(n)*int64(p.documentsLeft(len(p.row))) >= int64(room); n < room && enough {
 				p.addOldest(n)
 				room -= n
 			} else {
@@ -130,7 +137,7 @@ func (p *bucket) leastPadding(n int32) (best fraction) {
 	for k, l := range p.lengths[class:] {
 		s := fraction{of: l}
 		if guess {
-			s.part = p.pool.guessRoom(l - n)
+			s.part = p.pool.guessRoom(l-n, p.documentsLeft(1))
 		} else {
 			s.part = p.addLongest(p.addOldestUntil(l-n, muchRoom*p.pool.meanLength(), class+k))
 			p.putBack(1)
@@ -147,7 +154,7 @@ func (p *bucket) leastPadding(n int32) (best fraction) {
 
 // addLongest takes the longest fitting pieces one after the other, and returns the remaining room.
 func (p *bucket) addLongest(room int32) int32 {
-	for n := p.pool.longestAtMost(room); n != none; n = p.pool.longestAtMost(room) {
+	for n := p.pool.longestAtMost(room); n != none && p.documentsLeft(len(p.row)) > 0; n = p.pool.longestAtMost(room) {
 		p.addOldest(n)
 		room -= n
 	}

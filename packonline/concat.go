@@ -1,8 +1,8 @@
 package packonline
 
 // concat joins all documents into one run of tokens and cuts it every L tokens, which is common practice since GPT. A
-// document that is cut continues in the next row. Padding only occurs in a flush, or when a piece would exceed
-// MaxAge.
+// document that is cut continues in the next row. Padding only occurs in a flush, when a piece would exceed
+// MaxAge, and in rows of MaxDocumentsPerRow documents.
 //
 // Only the row under construction is buffered: fewer than L tokens, and one piece per document. A document costs O(1
 // + rows it ends).
@@ -25,7 +25,7 @@ func (p *concat) Add(d Doc, out *Rows) {
 		p.row = append(p.row, bufferedPiece{d.Seq, p.now(), start, n})
 		p.used += n
 		start, left = start+n, left-n
-		if p.used == p.longest {
+		if p.used == p.longest || p.documentsLeft(len(p.row)) == 0 {
 			p.emit(out)
 		}
 	}
@@ -62,6 +62,9 @@ func (p *concat) RestoreState(b []byte) ([]byte, error) {
 	row := lists[0]
 	used, err := countRowTokens(row, p.longest)
 	if err != nil {
+		return nil, err
+	}
+	if err := t.checkDocuments(len(row)); err != nil {
 		return nil, err
 	}
 	p.packerBase, p.row, p.used = t, row, used

@@ -29,6 +29,9 @@ type Config struct {
 	// documents. With atoms of other than one row, a part of MaxAge is for gathering them (AtomWait), and a Packer emits
 	// pieces within the rest.
 	MaxAge int `koanf:"max_age" json:"max_age"`
+	// MaxDocumentsPerRow is the maximum number of pieces of a row (unit: documents). A row that has as many is padded. 0
+	// sets no bound. Atoms must be whole rows.
+	MaxDocumentsPerRow int `koanf:"max_documents_per_row" json:"max_documents_per_row,omitempty"`
 	// Overlap is the maximum part of a row that the windows of seamless may share with their neighbours: r_max of the
 	// paper, a share of the row's length.
 	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
@@ -101,6 +104,7 @@ func (c Config) Validate() []FieldError {
 	if c.MaxAge < 0 || c.MaxAge > maxAge {
 		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
 	}
+	bad = append(bad, c.validateDocumentsPerRow(m)...)
 	if !(c.Overlap >= 0 && c.Overlap < 1) {
 		add("overlap", c.Overlap, "a share of the row, 0 to below 1")
 	}
@@ -117,6 +121,20 @@ func (c Config) Validate() []FieldError {
 		bad = m.validate(c)
 	}
 	return bad
+}
+
+func (c Config) validateDocumentsPerRow(m *method) []FieldError {
+	const field = "max_documents_per_row"
+	switch n := c.MaxDocumentsPerRow; {
+	case n < 0 || n > maxRow:
+		return []FieldError{{field, n, "0 (no bound) or at least 1 document"}}
+	case n > 0 && m.name != "" && !m.boundsDocuments:
+		return []FieldError{{field, n, fmt.Sprintf("0 (no bound) with %s, or one of the methods %v", m.name,
+			methodsThat(func(m *method) bool { return m.boundsDocuments }))}}
+	case n > 0 && c.Atom < 1:
+		return []FieldError{{field, n, "0 (no bound) with atoms that are parts of rows, which are merged into rows later"}}
+	}
+	return nil
 }
 
 // isValidExtra reports whether Extra is at most the smallest bucket or atom, if the method reads Extra.

@@ -1,6 +1,7 @@
 package packonline
 
 import (
+	"errors"
 	"fmt"
 	"math/bits"
 )
@@ -76,7 +77,7 @@ func (p *decompose) RestoreState(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	tails := tokenRun{length: t.lengths[0], row: lists[0]}
-	if err := checkOrder(tails.row); err != nil {
+	if err := errors.Join(checkOrder(tails.row), t.checkDocuments(len(tails.row))); err != nil {
 		return nil, err
 	}
 	for i, w := range tails.row {

@@ -16,6 +16,7 @@ func TestDecompose_IsBinarySplit(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		c := randomConfig(r, "decompose")
+		c.MaxDocumentsPerRow = 0
 		c.MaxAge = 0
 		least, longest := int32(c.Buckets[0]), int32(slices.Max(c.Buckets))
 		p, tails := newPacker(t, c), newPacker(t, config("concat", int(least), 1, 0))

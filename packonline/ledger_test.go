@@ -265,6 +265,9 @@ func (l *ledger) row(i int) error {
 		}
 		used += int64(x.Length)
 	}
+	if most := l.c.MaxDocumentsPerRow; most > 0 && len(pieces) > most {
+		return fmt.Errorf("a row has %d documents, at most %d may share one", len(pieces), most)
+	}
 	if used > int64(length) {
 		return fmt.Errorf("a row of %d tokens holds %d", length, used)
 	}
@@ -438,6 +441,7 @@ func randomConfig(r *rand.Rand, method string) packonline.Config {
 		c.PaddingThreshold = []float64{0, 0.02, r.Float64()}[r.IntN(3)]
 		c.Seed = r.Uint64()
 		c.Splice = randomSplice(r)
+		c.MaxDocumentsPerRow = max(0, r.IntN(12)-6)
 		if len(c.Validate()) == 0 {
 			return c
 		}

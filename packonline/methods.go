@@ -7,11 +7,13 @@ import (
 
 // method is one packing method.
 type method struct {
-	name         string
-	make         func(Config) Packer
-	multiBucket  bool // accepts several row lengths
-	joinsRows    bool // determines which rows form an atom of several rows
-	maxRowLength int  // maximum tokens of a row
+	name        string
+	make        func(Config) Packer
+	multiBucket bool // accepts several row lengths
+	// boundsDocuments is whether the method has rows of at most MaxDocumentsPerRow documents.
+	boundsDocuments bool
+	joinsRows       bool // determines which rows form an atom of several rows
+	maxRowLength    int  // maximum tokens of a row
 	// fields of Config that it reads in addition to the common ones: pool, hold, overlap, extra, padding_threshold,
 	// splice
 	parameters []string
@@ -21,29 +23,36 @@ type method struct {
 }
 
 var methods = []method{
-	{name: "concat", make: newConcat, maxRowLength: maxRow},
-	{name: "pad", make: newPad, maxRowLength: maxRow, joinsRows: true},
-	{name: "ffd", make: newFFD, maxRowLength: maxTable, parameters: []string{"pool"}},
-	{name: "bfd", make: newBFD, maxRowLength: maxTable, parameters: []string{"pool", "holdback"}},
+	{name: "concat", make: newConcat, boundsDocuments: true, maxRowLength: maxRow},
+	{name: "pad", make: newPad, boundsDocuments: true, maxRowLength: maxRow, joinsRows: true},
+	{name: "ffd", make: newFFD, boundsDocuments: true, maxRowLength: maxTable, parameters: []string{"pool"}},
+	{name: "bfd", make: newBFD, boundsDocuments: true, maxRowLength: maxTable,
+		parameters: []string{"pool", "holdback"}},
 	{name: "bfd-m", make: newBFDM, maxRowLength: maxTable, parameters: []string{"pool", "extra"}},
 	{name: "seamless", make: newSeamless, maxRowLength: maxTable, parameters: []string{"pool", "overlap", "extra"}},
 	{name: "bucketllm", make: newBucketLLM, multiBucket: true, maxRowLength: maxTable,
 		parameters: []string{"pool", "padding_threshold"}},
 	{name: "bucketllm-v0", make: newBucketLLMv0, multiBucket: true, maxRowLength: maxTable,
 		parameters: []string{"pool", "padding_threshold"}},
-	{name: "decompose", make: newDecompose, multiBucket: true, maxRowLength: maxRow, validate: validateDecompose},
-	{name: "bucket", make: newBucket, multiBucket: true, maxRowLength: maxTable, parameters: []string{"pool", "holdback"}},
+	{name: "decompose", make: newDecompose, boundsDocuments: true, multiBucket: true, maxRowLength: maxRow,
+		validate: validateDecompose},
+	{name: "bucket", make: newBucket, boundsDocuments: true, multiBucket: true, maxRowLength: maxTable,
+		parameters: []string{"pool", "holdback"}},
 	{name: "splice", make: newSplice, multiBucket: true, maxRowLength: maxTable,
 		parameters: []string{"pool", "holdback", "splice"},
 		validate:   validateSplice},
-	{name: "naive", make: newNaive, multiBucket: true, maxRowLength: maxRow},
+	{name: "naive", make: newNaive, boundsDocuments: true, multiBucket: true, maxRowLength: maxRow},
 }
 
 // Methods returns the names that New accepts.
-func Methods() []string {
-	names := make([]string, len(methods))
+func Methods() []string { return methodsThat(func(*method) bool { return true }) }
+
+// methodsThat returns the names of the methods with a property.
+func methodsThat(has func(*method) bool) (names []string) {
 	for i := range methods {
-		names[i] = methods[i].name
+		if has(&methods[i]) {
+			names = append(names, methods[i].name)
+		}
 	}
 	return names
 }

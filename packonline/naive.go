@@ -1,6 +1,7 @@
 package packonline
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sort"
@@ -93,7 +94,7 @@ func (p *naive) RestoreState(b []byte) ([]byte, error) {
 	}
 	runs := newTokenRuns(t.lengths)
 	for i, row := range lists {
-		if err := runs[i].restore(row); err != nil {
+		if err := errors.Join(runs[i].restore(row), t.checkDocuments(len(row))); err != nil {
 			return nil, err
 		}
 		for _, w := range row {

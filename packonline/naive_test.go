@@ -16,6 +16,7 @@ func TestNaive_IsConcatPerBucket(t *testing.T) {
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		c := randomConfig(r, "naive")
+		c.MaxDocumentsPerRow = 0
 		c.MaxAge = 0
 		var runs []packonline.Packer
 		for _, l := range rowLengths(c) {

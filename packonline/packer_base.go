@@ -57,6 +57,22 @@ func (t *packerBase) isDue(w bufferedPiece, early int) bool {
 	return t.maxAge > 0 && t.now()-w.arrived >= int64(t.maxAge-early)
 }
 
+// documentsLeft returns how many more documents fit into a row of n.
+func (t *packerBase) documentsLeft(n int) int {
+	if t.config.MaxDocumentsPerRow == 0 {
+		return math.MaxInt32
+	}
+	return t.config.MaxDocumentsPerRow - n
+}
+
+// checkDocuments returns an error if a row under construction, which is not full, has n documents.
+func (t *packerBase) checkDocuments(n int) error {
+	if t.documentsLeft(n) > 0 {
+		return nil
+	}
+	return fmt.Errorf("restore packer: %d documents wait for a row that has at most %d", n, t.config.MaxDocumentsPerRow)
+}
+
 // emitFullRows emits the full rows of a document that is at least as long as the longest row, and returns the start of
 // its remainder.
 func (t *packerBase) emitFullRows(d Doc, out *Rows) (start int32) {

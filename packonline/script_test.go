@@ -17,7 +17,8 @@ var update = flag.Bool("update", false, "write what the scripts do into testdata
 // TestPacker_Scripts runs testdata/*.script. A line that starts with ">" is output of the command before it. The other
 // lines are commands and comments (#):
 //
-//	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [hold=N] [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
+//	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [hold=N] [atom=N] [overlap=R] [extra=N] [padding-threshold=P]
+//	    [max-documents=N] [seed=N]
 //	add LENGTH ...                      documents are named a, b, c ... in order of arrival
 //	flush
 //	restart                             the state is carried over to a fresh Packer
@@ -143,7 +144,7 @@ func scriptConfig(words []string) (c packonline.Config, err error) {
 	for _, word := range words[2:] {
 		key, value, _ := strings.Cut(word, "=")
 		field, known := map[string]any{"pool": &c.Pool, "holdback": &c.Holdback, "max-age": &c.MaxAge, "atom": &c.Atom,
-			"overlap": &c.Overlap, "extra": &c.Extra,
+			"overlap": &c.Overlap, "extra": &c.Extra, "max-documents": &c.MaxDocumentsPerRow,
 			"padding-threshold": &c.PaddingThreshold, "seed": &c.Seed}[key]
 		if !known {
 			return c, fmt.Errorf("no such setting: %s", word)

@@ -11,7 +11,8 @@ import (
 //
 //	version byte
 //	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool,
-//	hold, max age, the bits of overlap, extra, the bits of the padding threshold, seed
+//	hold, max age, the bits of overlap, extra, the bits of the padding threshold, seed, and
+//	max documents per row if it is not 0
 //	totals: documents, rows, slots, padding, repeated, dropped, truncated documents, smallest sequence that is accepted
 //	the method's lists of buffered pieces: for each their number, and for each piece: sequences since the piece before
 //	(since 0 for the first of all), documents since the piece before (likewise), length * 2 + (start > 0), and the start
@@ -75,6 +76,9 @@ func (c Config) stateNumbers() []configNumber {
 		configNumber{"padding_threshold (its bits)", math.Float64bits(c.PaddingThreshold)},
 		configNumber{"seed", c.Seed},
 	)
+	if c.MaxDocumentsPerRow > 0 {
+		out = append(out, configNumber{"max_documents_per_row", uint64(c.MaxDocumentsPerRow)})
+	}
 	if c.Method == "splice" {
 		out = append(out, c.Splice.stateNumbers()...)
 	}

@@ -69,6 +69,9 @@ func TestRestoreState_RefusesImpossibleStates(t *testing.T) {
 		maps.Copy(values, f)
 		b := append([]byte{1, byte(len(c.Method))}, c.Method...)
 		b = append(b, 1, 8, 4, byte(c.Pool), 0, 9, 0, 0, 0, 0) // row length, atom, pool, hold, max age, then zeros
+		if c.MaxDocumentsPerRow > 0 {
+			b = append(b, byte(c.MaxDocumentsPerRow))
+		}
 		for _, name := range names {
 			if signed[name] {
 				b = binary.AppendVarint(b, values[name])
@@ -79,6 +82,8 @@ func TestRestoreState_RefusesImpossibleStates(t *testing.T) {
 		return b
 	}
 	bfd, concat, small := config("bfd", 8, 4, 9), config("concat", 8, 4, 9), config("bfd", 8, 1, 9)
+	bounded := concat
+	bounded.MaxDocumentsPerRow = 2
 	for _, x := range []struct {
 		c      packonline.Config
 		fields fields
@@ -86,6 +91,7 @@ func TestRestoreState_RefusesImpossibleStates(t *testing.T) {
 	}{
 		{bfd, nil, ""},
 		{concat, nil, ""},
+		{bounded, nil, "2 documents wait for a row that has at most 2"},
 		{bfd, fields{"documents": math.MinInt64}, "documents"},
 		{bfd, fields{"rows": 1 << 62}, "rows"},
 		{bfd, fields{"slots": 17}, "slots"},

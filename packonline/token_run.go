@@ -21,7 +21,7 @@ func (r *tokenRun) addPiece(t *packerBase, w bufferedPiece, out *Rows) {
 		r.used += head.length
 		w.start += head.length
 		w.length -= head.length
-		if r.used == r.length {
+		if r.used == r.length || t.documentsLeft(len(r.row)) == 0 {
 			r.emitRow(t, out)
 		}
 	}

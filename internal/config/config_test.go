@@ -225,7 +225,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 	}{
 		{name: "unknown keys", Layers: config.Layers{
 			YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
-			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, holdback, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
+			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, holdback, max_age, max_documents_per_row, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,

@@ -174,6 +174,9 @@ func ratio(a, b float64) float64 {
 // parameters returns the parameters that the method uses, by their names in a configuration file.
 func parameters(c packonline.Config) map[string]any {
 	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
+	if c.MaxDocumentsPerRow > 0 {
+		d["max_documents_per_row"] = c.MaxDocumentsPerRow
+	}
 	for _, name := range packonline.Parameters(c.Method) {
 		switch name {
 		case "holdback":

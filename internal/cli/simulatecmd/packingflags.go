@@ -63,6 +63,8 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 	f, c := cmd.Flags(), &p.config
 	f.StringVar(&c.Method, "method", defaults.Method, "packing method: "+strings.Join(packonline.Methods(), ", "))
 	f.Float64Var(&c.Atom, "atom", defaults.Atom, "atom, the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4")
+	f.IntVar(&c.MaxDocumentsPerRow, "max-documents-per-row", defaults.MaxDocumentsPerRow,
+		"documents that may share a row; 0: unlimited")
 	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+
 		methodsWith("overlap")+")")
 	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+methodsWith("extra")+")")

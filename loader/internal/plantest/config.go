@@ -53,6 +53,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 		"repeat_loss")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
 	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
+	c.Packing.MaxDocumentsPerRow = max(0, rapid.IntRange(-4, 4).Draw(t, "documents per row"))
 	c.Packing.Splice.Retriever = rapid.SampledFrom(similarity.Retrievers).Draw(t, "retriever")
 	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
 	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
