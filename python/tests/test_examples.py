@@ -11,9 +11,9 @@ from torch._dynamo.testing import CompileCounter
 from torch.nn import functional as F
 
 import loaderd
-import scale
 from jobs import BLOCK, EXAMPLES, ROOT, check_part, kill, losses, run, started
 from loaderd.torch import StepLoader
+from scale import everything
 from tokenized import SETTINGS, documents, publish_tokens
 
 STEADY = {**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 2}
@@ -25,13 +25,11 @@ def learnable(n, seed):
     return [tokens // 50 + 1 for tokens in documents(n, seed)]
 
 
+@everything
 def test_killed_training_equals_an_undisturbed_one(daemon, tmp_path):
     """Two ranks under torchrun on an open stream; killed; resumed when the stream continues; then one rank to its
-    end.
-
-    Two ranks run only with LOADERD_TEST=all: a single one starts in a third of the time.
-    """
-    world = 2 if scale.ALL else 1
+    end."""
+    world = 2
     d = daemon({**STEADY, "serve.stall_timeout": "30s", "serve.checkpoint_steps": 5})
     publish_tokens(d.nats_url, learnable(200, seed=1))
     args = ("--url", d.flight_url, *SMALL)

@@ -18,7 +18,6 @@ import numpy as np
 import pytest
 
 import loaderd
-import scale
 from environments import site_packages
 from followers import Example, Stored, content, environment, length, state, stored
 from jobs import EXAMPLES
@@ -183,12 +182,13 @@ def kill_amid(example: Example, d: Any, kafka: Kafka) -> bool:
     return before < asyncio.run(length(d.nats_url)) < kafka.documents
 
 
+@everything
 def test_records_of_kafka_once_and_in_the_order_of_their_partitions(daemon, kafka, started, tokenizer, tmp_path):
     """Checks the stream, and the batches of a run. A new group each time neither waits for the killed member nor has
     any offsets."""
     d = daemon({**of_text(tokenizer, tmp_path), "documents.meta.lang": "string"})
     amid, kills = 0, count()
-    while amid < (3 if scale.ALL else 1):
+    while amid < 3:
         kafka.fill(3000)
         amid += kill_amid(started(d, "--group", next(kills)), d, kafka)
     last = started(d)

@@ -116,6 +116,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     assert decided == list(mixtures)
 
 
+@everything
 def test_online_mixing_memory_of_a_step_is_bounded(daemon):
     """8,192 tokens of a vocabulary of 50,257 have 1.6 GB of logits, of which training holds several copies."""
     d = daemon({**MIXED, "tokenizer.vocab_size": 50_257, "packing.buckets": 512})

@@ -8,11 +8,10 @@ import numpy as np
 import yaml
 
 import loaderd
-import scale
 from jobs import EXAMPLES, killed, run
+from scale import everything
 
 SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, after one, and after several
-SHORT = 20
 STEP = re.compile(r"^step \d+ chats (\S+) of (\d+) text (\S+) of (\d+) labels (\d+) loss (\S+)$", re.M)
 ANSWER = re.compile(
     r"^backwards: (\w+) -> (.*)  \(mean loss per token: (\S+) in the answer, (\S+) in the prompt, not trained on\)$",
@@ -35,9 +34,9 @@ def steps(output: str) -> list[str]:
     return [line for line in output.splitlines() if line.startswith("step ")]
 
 
+@everything
 def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkeypatch):
-    """Every step has the losses of an undisturbed run, to the last digit. LOADERD_TEST=all trains to the end,
-    generates, and also runs on two ranks."""
+    """Every step has the losses of an undisturbed run, to the last digit. Two ranks train equally."""
     configured = flat(yaml.safe_load((EXAMPLES / "sft.yaml").read_text()))
     run("sft_documents.py", "tokenizer", "--file", tmp_path / "tokenizer.json")
     settings = {
@@ -52,15 +51,15 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
     with loaderd.Client(d.flight_url) as client:
         client.seal()
 
-    args = ("--url", d.flight_url, *(() if scale.ALL else ("--steps", SHORT)))
+    args = ("--url", d.flight_url)
     saving = (*args, "--checkpoint", tmp_path / "sft.pt", "--save-every", SAVE)
     outputs = []
-    for until in KILLED if scale.ALL else KILLED[1:2]:
+    for until in KILLED:
         outputs.append(killed("sft.py", *saving, until=until))
     outputs.append(run("sft.py", *saving))
     undisturbed = run("sft.py", *args)
     begin = int(outputs[-1].partition("\n")[0].removeprefix("resumed at step "))
-    assert begin >= (115 if scale.ALL else 5) and begin % SAVE == 0
+    assert begin >= 115 and begin % SAVE == 0
     expected = steps(undisturbed)
     for output in outputs:
         some = steps(output)
@@ -89,8 +88,6 @@ def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkey
         # The first token of each has no label.
         assert text < counts["text"].loss_tokens if "text" in counts else text == 0
 
-    if not scale.ALL:
-        return
     assert len(expected) == len(read)
     for word, said, of_answer, of_prompt in ANSWER.findall(undisturbed):
         assert said == word[::-1] + "<|end|>"

@@ -18,7 +18,7 @@ import pytest
 import reference_tokenizers as reference
 import texts_for_tokenizers as texts
 from pre_tokenizers_of_models import GPT2, MODELS, PreTokenizer, byte_level, digits, sequence, split
-from scale import share, thinned
+from scale import everything, share, thinned
 from tokenizer_comparison import check, hugging_face_ids, ids_of
 
 SEED = 20260107
@@ -171,6 +171,7 @@ def test_generated_pre_tokenizers_cut_alike_or_are_refused(loaderd: str, tmp_pat
     assert accepted > share(12, 3)
 
 
+@everything
 def test_every_character_has_the_references_properties(loaderd: str, tmp_path: pathlib.Path) -> None:
     """All of Unicode, each character once: splits at every change of the general category, and of the other
     properties."""
