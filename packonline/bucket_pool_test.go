@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
+	"loaderd/internal/testscale"
 	"loaderd/packonline/similarity"
 )
 
@@ -134,7 +135,7 @@ func TestIndexedPool_PairSearchMatchesExhaustive(t *testing.T) {
 // every query). It uses lengths that never fill a row, lengths that fill one only with many pieces, and bounds that
 // force a search for every document.
 func TestBucket_WorkIsBounded(t *testing.T) {
-	const documents = 1_500
+	documents := testscale.Of(500, 1500)
 	// related to a third of the others: every query of splice has results, and every result is queried
 	kinds := []similarity.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
 	draw := func(next func(r *rand.Rand) int32) []int32 {
@@ -157,16 +158,18 @@ func TestBucket_WorkIsBounded(t *testing.T) {
 	}
 	for name, in := range inputs {
 		for _, buckets := range [][]int{{2048}, {1024, 2048, 4096, 8192, 16384}, {1000, 131072}, {2, 1 << 20}} {
-			for _, pool := range []int{1, 64, 1000} {
-				for _, maxAge := range []int{0, 1, 500} {
+			for _, pool := range testscale.Of([]int{1, 64}, []int{1, 64, 1000}) {
+				for _, maxAge := range testscale.Of([]int{0, 100}, []int{0, 1, 500}) {
 					c := Config{Method: "splice", Buckets: buckets, Atom: 1, Pool: pool, MaxAge: maxAge,
 						Splice: Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096}}
 					b, s := newBucket(c).(*bucket), newSplice(c).(*splice)
+					c.MaxDocumentsPerRow = 3
+					bounded := newBucket(c).(*bucket)
 					for method, p := range map[string]struct {
 						Packer
 						stock *indexedPool
 						most  int
-					}{"bucket": {b, b.pool, 600}, "splice": {s, s.pool, 4500}} {
+					}{"bucket": {b, b.pool, 600}, "bounded bucket": {bounded, bounded.pool, 1000}, "splice": {s, s.pool, 4500}} {
 						var out Rows
 						for i, n := range in {
 							p.Add(Doc{Seq: uint64(i), Length: n, Hint: &kinds[i%len(kinds)]}, &out)
