@@ -39,15 +39,24 @@ func drawMixture(rt *rapid.T, c *runconfig.Config, processes int) {
 	if processes > 1 {
 		c.Mix.DryAfter = time.Second
 	}
+	drawSchedule(rt, c, names)
+	if bad := c.Validate(); len(bad) > 0 {
+		rt.Fatalf("the configuration was to be good: %v", bad)
+	}
+}
+
+func drawSchedule(rt *rapid.T, c *runconfig.Config, names []string) {
+	endless := func(name string) bool { return c.Sources[name].Epochs == mixture.Forever }
 	tokens := mixture.Tokens(0)
 	for range rapid.IntRange(0, 2).Draw(rt, "points") {
 		p := mixture.Point{Tokens: tokens + mixture.Tokens(rapid.IntRange(0, 500).Draw(rt, "tokens")),
 			Ramp: mixture.Tokens(rapid.SampledFrom([]int{0, 10, 400}).Draw(rt, "ramp")), Weights: drawWeights(rt, names)}
-		tokens = p.Tokens + p.Ramp
+		if after := rapid.SampledFrom(names).Draw(rt, "source"); rapid.Bool().Draw(rt, "after the source") &&
+			!endless(after) && c.Mix.End == mixture.EndAll {
+			p.Tokens, p.After = 0, after
+		}
+		tokens = max(tokens, p.Tokens+p.Ramp)
 		c.Mix.Schedule = append(c.Mix.Schedule, p)
-	}
-	if bad := c.Validate(); len(bad) > 0 {
-		rt.Fatalf("the configuration was to be good: %v", bad)
 	}
 }
 

@@ -318,7 +318,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: " +
 			"3}, attention: row}\n  math: 3\n" +
 			"mix: {on_dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
-			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} (c.yaml:8)`,
+			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} or {after: web, weights: ...} (c.yaml:8)`,
 			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
 			`sources.a.b.weight: 1: want a known setting of a source: did you mean weight? (c.yaml:4)`,
 			`sources.forum.packing.pol: 3: want a known setting of a source: did you mean packing.pool? (c.yaml:6)`,

@@ -161,7 +161,8 @@ func (f *field) describeValues() string {
 	case t == epochsType:
 		return "a number of 1 or more, or forever"
 	case t == scheduleType:
-		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}}"
+		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} " +
+			"or {after: web, weights: ...}"
 	case t == durationType:
 		return "a duration such as 30s or 5m"
 	case t == fillType:

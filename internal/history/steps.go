@@ -86,6 +86,7 @@ func (s *Steps) Add(e planrecord.Entry) error {
 		s.targets.setWeights(s.sourceNames, e.Change.Weights)
 		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
 	case planrecord.SealSource:
+		s.targets.sealed[s.sourceName(e.Source)] = true
 		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)
 	case planrecord.Flush:
 		s.addMark("flush", "flushed", e.Requester)
@@ -109,6 +110,9 @@ func (s *Steps) applyHeader(h planrecord.Header) {
 		s.sourceNames = append(s.sourceNames, x.Name)
 	}
 	s.targets = newTargetShares(s.sourceNames, h.Config)
+	for _, x := range h.Infos() {
+		s.targets.sealed[x.Name] = x.Sealed
+	}
 }
 
 func (s *Steps) sourceName(source int) string {
@@ -157,7 +161,7 @@ func (s *Steps) addStepPart(e *planrecord.StepPart) error {
 	if e.Part < e.Parts-1 {
 		return nil
 	}
-	p.targets = s.targets.advance(p.tokens)
+	p.targets = s.targets.advance(p.tokens, p.sources)
 	for i, n := range p.lengths {
 		s.lengths[i] += n
 	}

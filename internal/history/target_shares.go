@@ -8,10 +8,12 @@ import (
 )
 
 // targetShares are the target shares of sources, for charts. They follow the configured weights, the changes in the
-// plan, and the schedule, whose tokens are counted as steps contain them. They ignore paused and used-up sources.
+// plan, and the schedule, whose tokens are counted as steps contain them. A sealed source counts as ended at the first
+// step without its tokens. They ignore paused and used-up sources.
 type targetShares struct {
 	names      []string
 	schedule   []mixture.Point // points that are not reached yet
+	sealed     map[string]bool
 	tokens     int64
 	current    []float64
 	from, to   []float64 // of a ramp
@@ -24,7 +26,7 @@ func newTargetShares(names []string, c runconfig.Config) targetShares {
 	for name, s := range c.Sources {
 		weights[name] = s.Weight
 	}
-	a := targetShares{names: slices.Clone(names), schedule: c.Mix.Schedule}
+	a := targetShares{names: slices.Clone(names), schedule: c.Mix.Schedule, sealed: map[string]bool{}}
 	a.current = a.shares(weights)
 	return a
 }
@@ -49,12 +51,25 @@ func (a *targetShares) setWeights(names []string, weights map[string]float64) {
 	a.current = a.shares(weights)
 }
 
-// advance adds the tokens of a step and returns the shares after it. The caller must not change them.
-func (a *targetShares) advance(tokens int64) []float64 {
+// isReached reports whether a point of the schedule is reached after a step with the given tokens of each source.
+func (a *targetShares) isReached(p *mixture.Point, sources []int64) bool {
+	if p.After == "" {
+		return a.tokens >= int64(p.Tokens)
+	}
+	i := slices.Index(a.names, p.After)
+	return a.sealed[p.After] && (i >= len(sources) || sources[i] == 0)
+}
+
+// advance adds the tokens of a step, in total and of each source, and returns the shares after it. The caller must not
+// change them.
+func (a *targetShares) advance(tokens int64, sources []int64) []float64 {
 	a.tokens += tokens
-	for len(a.schedule) > 0 && a.tokens >= int64(a.schedule[0].Tokens) {
+	for len(a.schedule) > 0 && a.isReached(&a.schedule[0], sources) {
 		p := a.schedule[0]
 		a.schedule = a.schedule[1:]
+		if p.After != "" {
+			p.Tokens = mixture.Tokens(a.tokens)
+		}
 		a.from, a.to, a.rampStart, a.rampTokens = a.current, a.shares(p.Weights), int64(p.Tokens), int64(p.Ramp)
 		if a.rampTokens == 0 {
 			a.current = a.to

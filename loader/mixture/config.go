@@ -57,14 +57,17 @@ type Mix struct {
 	DryAfter time.Duration `koanf:"dry_after" json:"-"`
 	// End is when the run ends: when all sources are used up, or when the first one is.
 	End string `koanf:"end" json:"end"`
-	// Schedule changes the weights at numbers of taken tokens, in ascending order of Tokens.
+	// Schedule changes the weights one point after another: at numbers of taken tokens, in ascending order of Tokens, or
+	// at the end of a source.
 	Schedule []Point `koanf:"schedule" json:"schedule,omitempty"`
 }
 
 // Point is a change of weights in a schedule.
 type Point struct {
-	// Tokens is how many tokens the run has taken when the change starts.
+	// Tokens is how many tokens the run has taken when the change starts. It is 0 if After is set.
 	Tokens Tokens `koanf:"tokens" json:"tokens"`
+	// After is the source after whose last document the change starts; empty if it starts at Tokens.
+	After string `koanf:"after" json:"after,omitempty"`
 	// Ramp is the number of tokens over which the shares change linearly to Weights. 0 changes them immediately.
 	Ramp Tokens `koanf:"ramp" json:"ramp,omitempty"`
 	// Weights are relative to each other, one for every source of the configuration.
@@ -277,13 +280,15 @@ func (c Config) validateSchedule() (bad []FieldError) {
 		if p.Ramp < 0 {
 			add(i, "ramp", p.Ramp, "0 (at once) or more tokens")
 		}
-		if p.Tokens < behind {
+		if p.After != "" {
+			bad = append(bad, c.validateAfter(i, p)...)
+		} else if p.Tokens < behind {
 			add(i, "tokens", p.Tokens, fmt.Sprintf("%d or more tokens: where the change before is done", behind))
 		}
 		if p.Tokens > 1<<60 || p.Ramp > 1<<60 {
 			add(i, "tokens", p.Tokens, "at most 2^60 tokens")
 		}
-		behind = p.Tokens + max(p.Ramp, 0)
+		behind = max(behind, p.Tokens+max(p.Ramp, 0))
 		sum := 0.0
 		for _, name := range slices.Sorted(maps.Keys(p.Weights)) {
 			if _, known := c.Sources[name]; !known {
@@ -299,6 +304,25 @@ func (c Config) validateSchedule() (bad []FieldError) {
 		} else if sum == 0 {
 			add(i, "weights", p.Weights, "a weight above 0 for one source at least")
 		}
+	}
+	return bad
+}
+
+// validateAfter returns the invalid fields of a point that starts at the end of a source.
+func (c Config) validateAfter(i int, p Point) (bad []FieldError) {
+	field := fmt.Sprintf("mix.schedule[%d].after", i)
+	switch s, known := c.Sources[p.After]; {
+	case !known:
+		bad = append(bad, FieldError{Field: field, Value: p.After, Want: "a source of the configuration"})
+	case s.Epochs == Forever:
+		bad = append(bad, FieldError{Field: field, Value: p.After, Want: "a source that ends: its epochs are forever"})
+	case c.Mix.End == EndFirst:
+		bad = append(bad, FieldError{Field: field, Value: p.After,
+			Want: "mix.end: all, because the run ends with its first source"})
+	}
+	if p.Tokens != 0 {
+		bad = append(bad, FieldError{Field: fmt.Sprintf("mix.schedule[%d].tokens", i), Value: p.Tokens,
+			Want: "no tokens, because the point has after"})
 	}
 	return bad
 }

@@ -195,6 +195,9 @@ func (m *Mixture) applySourceEnds() {
 			m.endEpoch(i)
 		}
 	}
+	if m.config.Mix.isDue(m.nextPoint, m.tokens, m.sources) {
+		m.followSchedule()
+	}
 	for !m.isEndedByFirst() && m.nextSource >= 0 && m.endEpoch(m.nextSource) {
 		m.followSchedule()
 	}
@@ -217,10 +220,24 @@ func (m *Mixture) endEpoch(source int) bool {
 	return s.exhausted
 }
 
-// isScheduleDue reports whether the schedule changes a target at the tokens taken so far.
+// isScheduleDue reports whether the schedule changes a target now.
 func (m *Mixture) isScheduleDue() bool {
-	return m.nextPoint < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.nextPoint].Tokens) ||
-		m.ramp.partAt(m.tokens) != m.ramp.reachedPart
+	return m.config.Mix.isDue(m.nextPoint, m.tokens, m.sources) || m.ramp.partAt(m.tokens) != m.ramp.reachedPart
+}
+
+// isDue reports whether a point of the schedule starts, if it has one with this index: at the tokens taken so far, or
+// because its source has ended or was removed.
+func (x *Mix) isDue(point int, tokens int64, sources []*source) bool {
+	if point == len(x.Schedule) {
+		return false
+	}
+	p := x.Schedule[point]
+	if p.After == "" {
+		return tokens >= int64(p.Tokens)
+	}
+	return !slices.ContainsFunc(sources, func(s *source) bool {
+		return s.name == p.After && !s.exhausted && !s.removed
+	})
 }
 
 // partAt returns the part of a ramp that is reached after the given number of tokens.
@@ -240,9 +257,13 @@ func (r *ramp) partAt(tokens int64) int64 {
 // source.
 func (m *Mixture) followSchedule() {
 	for {
-		for m.nextPoint < len(m.config.Mix.Schedule) && int64(m.config.Mix.Schedule[m.nextPoint].Tokens) <= m.tokens {
+		for m.config.Mix.isDue(m.nextPoint, m.tokens, m.sources) {
 			m.setRampPart(rampParts) // of the previous ramp
-			m.startPoint(m.config.Mix.Schedule[m.nextPoint])
+			p := m.config.Mix.Schedule[m.nextPoint]
+			if p.After != "" {
+				p.Tokens = Tokens(m.tokens)
+			}
+			m.startPoint(p)
 			m.nextPoint++
 		}
 		m.setRampPart(m.ramp.partAt(m.tokens))

@@ -104,7 +104,11 @@ func drawConfig(t *rapid.T) mixture.Config {
 		at += rapid.IntRange(0, 2000).Draw(t, "tokens")
 		p := mixture.Point{Tokens: mixture.Tokens(at), Ramp: mixture.Tokens(rapid.IntRange(0, 1000).Draw(t, "ramp")),
 			Weights: map[string]float64{}}
-		at += int(p.Ramp)
+		after := rapid.SampledFrom(names).Draw(t, "source")
+		if c.Mix.End == mixture.EndAll && c.Sources[after].Epochs != mixture.Forever && rapid.Bool().Draw(t, "after it") {
+			p.Tokens, p.After = 0, after
+		}
+		at = max(at, int(p.Tokens+p.Ramp))
 		for _, name := range names {
 			p.Weights[name] = weight.Draw(t, "weight")
 		}
@@ -412,11 +416,22 @@ func TestConfig_ValidateReportsFields(t *testing.T) {
 		"sources.web.split.take": source(func(s *mixture.Source) {
 			s.Split = mixture.Split{Of: 10, Take: []int{3, 10}}
 		}),
-		"sources.web.min_tokens":           source(func(s *mixture.Source) { s.MinTokens = -1 }),
-		"sources.web.max_tokens":           source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
-		"sources: a b":                     func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
-		"mix.on_dry":                       func(c *mixture.Config) { c.Mix.OnDry = "" },
-		"mix.end":                          func(c *mixture.Config) { c.Mix.End = "last" },
+		"sources.web.min_tokens":   source(func(s *mixture.Source) { s.MinTokens = -1 }),
+		"sources.web.max_tokens":   source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
+		"sources: a b":             func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
+		"mix.on_dry":               func(c *mixture.Config) { c.Mix.OnDry = "" },
+		"mix.end":                  func(c *mixture.Config) { c.Mix.End = "last" },
+		"mix.schedule[0].after: x": func(c *mixture.Config) { c.Mix.Schedule[0].Tokens, c.Mix.Schedule[0].After = 0, "x" },
+		"mix.schedule[0].after: web": func(c *mixture.Config) {
+			c.Mix.Schedule[0].Tokens, c.Mix.Schedule[0].After = 0, "web"
+			web := c.Sources["web"]
+			web.Epochs = mixture.Forever
+			c.Sources["web"] = web
+		},
+		"mix.schedule[0].after: code": func(c *mixture.Config) {
+			c.Mix.Schedule[0].Tokens, c.Mix.Schedule[0].After, c.Mix.End = 0, "code", mixture.EndFirst
+		},
+		"mix.schedule[0].tokens: 10":       func(c *mixture.Config) { c.Mix.Schedule[0].After = "code" },
 		"mix.schedule[0].ramp":             func(c *mixture.Config) { c.Mix.Schedule[0].Ramp = -1 },
 		"mix.schedule[0].weights.web":      func(c *mixture.Config) { c.Mix.Schedule[0].Weights["web"] = math.NaN() },
 		"mix.schedule[0].weights.x":        func(c *mixture.Config) { c.Mix.Schedule[0].Weights["x"] = 1 },

@@ -100,7 +100,7 @@ func (c Config) hasSameMix(d Config) bool {
 	}
 	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.OnDry == d.Mix.OnDry && c.Mix.End == d.Mix.End &&
 		slices.EqualFunc(c.Mix.Schedule, d.Mix.Schedule, func(p, q Point) bool {
-			return p.Tokens == q.Tokens && p.Ramp == q.Ramp && maps.Equal(p.Weights, q.Weights)
+			return p.Tokens == q.Tokens && p.After == q.After && p.Ramp == q.Ramp && maps.Equal(p.Weights, q.Weights)
 		})
 }
 

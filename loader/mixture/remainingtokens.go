@@ -73,7 +73,7 @@ func (m *Mixture) singleDocumentCopy(left []float64) *Mixture {
 // tokensUntilChange returns the number of tokens until the schedule changes a target.
 func (m *Mixture) tokensUntilChange() float64 {
 	n := math.Inf(1)
-	if m.nextPoint < len(m.config.Mix.Schedule) {
+	if m.nextPoint < len(m.config.Mix.Schedule) && m.config.Mix.Schedule[m.nextPoint].After == "" {
 		n = float64(int64(m.config.Mix.Schedule[m.nextPoint].Tokens) - m.tokens)
 	}
 	if r := &m.ramp; len(r.to) > 0 {

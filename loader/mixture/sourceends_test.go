@@ -3,6 +3,7 @@ package mixture_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"loaderd/loader/mixture"
@@ -40,6 +41,25 @@ func TestMixture_ApplySourceEndsReturnsEpochsAndEnd(t *testing.T) {
 	settled(false)
 	take(0)
 	settled(true)
+}
+
+// A point with After starts where the next document of its source would be taken, and not before.
+func TestMixture_SourcesInSequence(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0), "c": plain(1)})
+	c.Sources["a"] = mixture.Source{Weight: 1, Epochs: 2}
+	c.Mix.Schedule = []mixture.Point{{After: "a", Weights: map[string]float64{"a": 0, "b": 1, "c": 1}},
+		{After: "b", Ramp: 1, Weights: map[string]float64{"a": 0, "b": 0, "c": 1}}}
+	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1, Last: 2, Sealed: true},
+		"b": {First: 1, Last: 3, Sealed: true}, "c": {First: 1, Last: 9, Sealed: true}})
+	var taken []string
+	for !m.ApplySourceEnds().Ended {
+		source, _, _ := m.Next()
+		taken = append(taken, m.Name(source))
+		m.RecordNext(10)
+	}
+	if have := strings.Join(taken, ""); have != "acacacacbcbcbccc"[:len(have)] || len(have) != 4+3+9 {
+		t.Errorf("sources are taken as %s", have)
+	}
 }
 
 // Shares returns the same slice until the shares change, and never modifies a returned slice.
