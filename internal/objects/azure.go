@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -123,7 +122,7 @@ func (c *azureContainer) list(ctx context.Context, prefix string, yield func(str
 	return nil
 }
 
-func (c *azureContainer) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (c *azureContainer) get(ctx context.Context, name string, o Object, from, to int64) (body rangeBody, err error) {
 	options := &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: from, Count: to - from}}
 	if o.Version != "" {
 		tag := azcore.ETag(`"` + o.Version + `"`)
@@ -132,10 +131,10 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	}
 	answer, err := c.client.NewBlobClient(name).DownloadStream(ctx, options)
 	if err != nil {
-		return nil, c.convertError(ctx, name, err)
+		return body, c.convertError(ctx, name, err)
 	}
 	if answer.Body == nil { // a response 304, which the library treats as a success
-		return nil, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.objectURL(name))
+		return body, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.objectURL(name))
 	}
 	var contentRange, tag string
 	if answer.ContentRange != nil {
@@ -144,10 +143,10 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	if answer.ETag != nil {
 		tag = strings.Trim(string(*answer.ETag), `"`)
 	}
-	if err := checkSameObject(o, contentRange, tag); err != nil {
-		return nil, errors.Join(err, answer.Body.Close())
+	if err := checkTag(o, tag); err != nil {
+		return body, errors.Join(err, answer.Body.Close())
 	}
-	return answer.Body, nil
+	return newRangeBody(answer.Body, o, from, to, contentRange, lengthOf(answer.ContentLength))
 }
 
 func (c *azureContainer) objectURL(name string) string {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"os"
@@ -115,17 +114,17 @@ func (s *gsBucket) list(ctx context.Context, prefix string, yield func(string, O
 	}
 }
 
-func (s *gsBucket) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (s *gsBucket) get(ctx context.Context, name string, o Object, from, to int64) (body rangeBody, err error) {
 	r, err := s.request(ctx, "/o/"+url.PathEscape(name), url.Values{"alt": {"media"}, "ifGenerationMatch": {o.Version}})
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	body, header, err := getRange(s.client, r, o, from, to, deniedGS)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	if now := header.Get("X-Goog-Generation"); now != "" && now != o.Version {
-		return nil, errors.Join(changedError(o, "its generation is another one"), body.Close())
+		return body, errors.Join(changedError(o, "its generation is another one"), body.Close())
 	}
 	return body, nil
 }

@@ -190,12 +190,12 @@ func escapePath(path string) string {
 	return strings.Join(parts, "/")
 }
 
-func (h *hubDataset) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (h *hubDataset) get(ctx context.Context, name string, o Object, from, to int64) (body rangeBody, err error) {
 	commit, _, _ := strings.Cut(o.Version, ":")
 	r, err := h.request(ctx, h.endpoint+"/datasets/"+h.name+"/resolve/"+commit+"/"+escapePath(name))
 	if err != nil {
-		return nil, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("it is no name of a file")}
+		return body, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("it is no name of a file")}
 	}
-	body, _, err := getRange(h.client, r, o, from, to, deniedHub)
+	body, _, err = getRange(h.client, r, o, from, to, deniedHub)
 	return body, err
 }

@@ -7,7 +7,6 @@ package objects
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -52,8 +51,8 @@ type store interface {
 	// list yields the objects whose names start with prefix, with their names within the store. prefix may be the name
 	// of an object.
 	list(ctx context.Context, prefix string, yield func(name string, o Object) error) error
-	// get reads an object from an offset on. It may yield more data than the object's size if the object has changed.
-	get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error)
+	// get requests the bytes [from, to) of an object. The response may have fewer or more bytes.
+	get(ctx context.Context, name string, o Object, from, to int64) (rangeBody, error)
 }
 
 // New returns stores with the given options.

@@ -162,24 +162,6 @@ func TestErrors_DescribeFixWithoutSecrets(t *testing.T) {
 	}
 }
 
-func TestReaderAt_RandomOffsets(t *testing.T) {
-	data := random(9<<20 + 17)
-	web := objecttest.NewWeb(t)
-	web.Put("/a", data)
-	s := objects.New(objects.Options{})
-	at := s.ReaderAt(t.Context(), list(t, s, web.URL+"/a")[0])
-	web.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Status: []int{0, 503}[rand.IntN(2)]} })
-	for range 50 {
-		off, n := rand.IntN(len(data)), rand.IntN(5<<20)
-		got := make([]byte, n)
-		read, err := at.ReadAt(got, int64(off))
-		want := data[off:min(off+n, len(data))]
-		if !bytes.Equal(got[:read], want) || (read < n) != (err == io.EOF) || err != nil && err != io.EOF {
-			t.Fatalf("%d bytes at %d: %d, %v", n, off, read, err)
-		}
-	}
-}
-
 // After a cut connection, reading of a block continues at the same offset: no byte is served twice.
 func TestReaderAt_ResumesWithinBlock(t *testing.T) {
 	data := random(9<<20 + 17)

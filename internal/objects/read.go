@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,14 +20,30 @@ const (
 
 // Open reads an object from an offset on. After a cut connection, Read continues at the same offset. Its errors are
 // final: the object is not the listed version, access is denied, or its store was unresponsive for longer than
-// Options.Patience.
+// Options.RetryTimeout.
 func (s *Stores) Open(ctx context.Context, o Object, from int64) (io.ReadCloser, error) {
+	return s.openRange(ctx, o, from, o.Size)
+}
+
+// OpenHead is Open from the beginning, for a caller that may need only the first bytes. Only head bytes are requested
+// until Read has returned them.
+func (s *Stores) OpenHead(ctx context.Context, o Object, head int64) (io.ReadCloser, error) {
+	r, err := s.openRange(ctx, o, 0, o.Size)
+	if err != nil {
+		return nil, err
+	}
+	r.head = head
+	return r, nil
+}
+
+// openRange reads the bytes [from, to) of an object.
+func (s *Stores) openRange(ctx context.Context, o Object, from, to int64) (*reader, error) {
 	st, name, err := s.storeOf(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	return &reader{stores: s, store: st, name: name, object: o, offset: from, end: o.Size, ctx: ctx, cancel: cancel}, nil
+	return &reader{stores: s, store: st, name: name, object: o, offset: from, end: to, ctx: ctx, cancel: cancel}, nil
 }
 
 // reader reads an object over as many connections as necessary.
@@ -38,6 +53,9 @@ type reader struct {
 	name        string
 	object      Object
 	offset, end int64 // next byte, and end of the range
+	head        int64 // end of the first request; 0: end
+	skip        int64 // bytes of body before offset
+	onlyRanges  bool  // errNoRanges if the server ignores ranges, instead of the skipping of bytes
 	ctx         context.Context
 	cancel      context.CancelFunc
 	body        io.ReadCloser
@@ -53,7 +71,13 @@ func (r *reader) Read(p []byte) (int, error) {
 	if r.offset >= r.end {
 		return 0, io.EOF
 	}
-	p = p[:min(int64(len(p)), r.end-r.offset)]
+	end := r.end
+	if r.offset < r.head {
+		end = min(end, r.head)
+	} else if r.offset == r.head {
+		r.closeBody()
+	}
+	p = p[:min(int64(len(p)), end-r.offset)]
 	var n int
 	err := r.stores.retry(r.ctx, "read "+r.object.URL, func() (err error) {
 		n, err = r.attempt(p)
@@ -63,20 +87,25 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// errNoRanges reports that a server ignores ranges.
+var errNoRanges = errors.New("the server ignores the requested range of bytes")
+
 // attempt reads some bytes over the current connection, or a new one.
 func (r *reader) attempt(p []byte) (n int, err error) {
 	if r.body == nil {
-		ctx, cut := context.WithCancel(r.ctx)
-		body, err := r.store.get(ctx, r.name, r.object, r.offset, r.end)
-		if err != nil {
-			cut()
+		if err := r.request(); err != nil {
 			return 0, err
 		}
-		quiet := new(atomic.Bool)
-		r.body, r.cancelBody, r.timedOut = body, cut, quiet
-		r.idleTimer = time.AfterFunc(idleTimeout, func() { quiet.Store(true); cut() })
 	}
-	n, err = r.body.Read(p)
+	for r.skip > 0 && err == nil {
+		var skipped int64
+		skipped, err = io.CopyN(io.Discard, r.body, min(r.skip, 1<<20))
+		r.skip -= skipped
+		r.idleTimer.Reset(idleTimeout)
+	}
+	if err == nil {
+		n, err = r.body.Read(p)
+	}
 	if err == nil {
 		r.idleTimer.Reset(idleTimeout)
 		return n, nil
@@ -99,6 +128,42 @@ func (r *reader) attempt(p []byte) (n int, err error) {
 	}
 	return 0, &Error{Kind: Unavailable, URL: r.object.URL, Err: fmt.Errorf("read at byte %d of %d: %w", r.offset,
 		r.object.Size, err)}
+}
+
+// request requests the rest of the range, or of its head.
+func (r *reader) request() error {
+	end := r.end
+	if r.offset < r.head {
+		end = min(end, r.head)
+	}
+	ctx, cut := context.WithCancel(r.ctx)
+	body, err := r.store.get(ctx, r.name, r.object, r.offset, end)
+	if err == nil && body.isWhole && r.offset > 0 && r.onlyRanges {
+		err = errors.Join(errNoRanges, body.Close())
+	}
+	if err != nil {
+		cut()
+		return atByte(err, r.offset)
+	}
+	r.skip = 0
+	if body.isWhole {
+		r.skip = r.offset
+	}
+	quiet := new(atomic.Bool)
+	r.body, r.cancelBody, r.timedOut = body, cut, quiet
+	r.idleTimer = time.AfterFunc(idleTimeout, func() { quiet.Store(true); cut() })
+	return nil
+}
+
+// atByte adds the offset of a request to an error about the content of an object.
+func atByte(err error, offset int64) error {
+	var e *Error
+	if !errors.As(err, &e) || e.Kind != Changed && e.Kind != Invalid {
+		return err
+	}
+	located := *e
+	located.Err = fmt.Errorf("at byte %d: %w", offset, e.Err)
+	return &located
 }
 
 func (r *reader) closeBody() {
@@ -154,71 +219,4 @@ func (s *Stores) reportRetry(problem string) {
 	if s.options.OnRetry != nil {
 		s.options.OnRetry(problem)
 	}
-}
-
-const (
-	// blockSize is the unit of fetching for random access, in bytes, and blocks is how many of them are kept.
-	blockSize = 4 << 20
-	maxBlocks = 8
-)
-
-// ReaderAt returns a reader for random access to an object, which columnar files need.
-func (s *Stores) ReaderAt(ctx context.Context, o Object) io.ReaderAt {
-	return &readerAt{stores: s, ctx: ctx, object: o, blockCache: map[int64][]byte{}}
-}
-
-type readerAt struct {
-	stores *Stores
-	ctx    context.Context
-	object Object
-
-	mu         sync.Mutex
-	blockCache map[int64][]byte
-	lru        []int64 // the blocks in kept, least recently used first
-}
-
-func (r *readerAt) ReadAt(p []byte, off int64) (n int, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for n < len(p) {
-		if off >= r.object.Size {
-			return n, io.EOF
-		}
-		b, err := r.block(off / blockSize)
-		if err != nil {
-			return n, err
-		}
-		c := copy(p[n:], b[off%blockSize:])
-		n, off = n+c, off+int64(c)
-	}
-	return n, nil
-}
-
-// block returns a block of the object. The caller holds mu.
-func (r *readerAt) block(i int64) ([]byte, error) {
-	for k, u := range r.lru {
-		if u == i {
-			r.lru = append(append(r.lru[:k:k], r.lru[k+1:]...), i)
-			return r.blockCache[i], nil
-		}
-	}
-	st, name, err := r.stores.storeOf(r.ctx, r.object)
-	if err != nil {
-		return nil, err
-	}
-	from, to := i*blockSize, min((i+1)*blockSize, r.object.Size)
-	ctx, cancel := context.WithCancel(r.ctx)
-	body := &reader{stores: r.stores, store: st, name: name, object: r.object, offset: from, end: to, ctx: ctx,
-		cancel: cancel}
-	data := make([]byte, to-from)
-	_, err = io.ReadFull(body, data)
-	if err = errors.Join(err, body.Close()); err != nil {
-		return nil, err
-	}
-	if len(r.lru) == maxBlocks {
-		delete(r.blockCache, r.lru[0])
-		r.lru = r.lru[1:]
-	}
-	r.blockCache[i], r.lru = data, append(r.lru, i)
-	return data, nil
 }

@@ -120,10 +120,10 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, yield func(string, O
 	return nil
 }
 
-func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int64) (body rangeBody, err error) {
 	client, err := b.client(ctx)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	in := &s3.GetObjectInput{Bucket: &b.bucket, Key: &name, Range: aws.String(byteRange(from, to))}
 	if o.Version != "" {
@@ -131,13 +131,20 @@ func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int6
 	}
 	answer, err := client.GetObject(ctx, in)
 	if err != nil {
-		return nil, b.convertError(ctx, client, name, err)
+		return body, b.convertError(ctx, client, name, err)
 	}
-	if err := checkSameObject(o, aws.ToString(answer.ContentRange),
-		strings.Trim(aws.ToString(answer.ETag), `"`)); err != nil {
-		return nil, errors.Join(err, answer.Body.Close())
+	if err := checkTag(o, strings.Trim(aws.ToString(answer.ETag), `"`)); err != nil {
+		return body, errors.Join(err, answer.Body.Close())
 	}
-	return answer.Body, nil
+	return newRangeBody(answer.Body, o, from, to, aws.ToString(answer.ContentRange), lengthOf(answer.ContentLength))
+}
+
+// lengthOf returns the length of a response, -1 if it is not known.
+func lengthOf(n *int64) int64 {
+	if n == nil {
+		return -1
+	}
+	return *n
 }
 
 // withURL adds the address of the bucket or of an object in it to an error.

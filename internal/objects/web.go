@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -122,65 +121,20 @@ func (w *webServer) list(context.Context, string, func(string, Object) error) er
 	return errors.New("a web server lists nothing")
 }
 
-func (w *webServer) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (w *webServer) get(ctx context.Context, name string, o Object, from, to int64) (body rangeBody, err error) {
 	r, err := w.request(ctx, name)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	if strings.HasPrefix(o.Version, `"`) {
 		r.Header.Set("If-Match", o.Version)
 	}
 	body, header, err := getRange(w.client, r, o, from, to, deniedWeb)
 	if err != nil {
-		return nil, err
+		return body, err
 	}
 	if now := versionOf(header); o.Version != "" && now != "" && now != o.Version {
-		return nil, errors.Join(changedError(o, "its version is another one"), body.Close())
+		return body, errors.Join(changedError(o, "its version is another one"), body.Close())
 	}
 	return body, nil
-}
-
-// getRange requests bytes of an object. If a server sends the whole object instead, the bytes before from are
-// skipped.
-func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
-	denied string) (io.ReadCloser, http.Header, error) {
-	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
-	answer, err := doRequest(client, r, o.URL, denied)
-	if err != nil {
-		return nil, nil, err
-	}
-	if answer.StatusCode == http.StatusPartialContent {
-		if err := checkSameObject(o, answer.Header.Get("Content-Range"), ""); err != nil {
-			return nil, nil, errors.Join(err, answer.Body.Close())
-		}
-		if got := answer.Header.Get("Content-Range"); !strings.HasPrefix(got, "bytes "+strconv.FormatInt(from, 10)+"-") {
-			err := &Error{Kind: Invalid, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q",
-				from, got)}
-			return nil, nil, errors.Join(err, answer.Body.Close())
-		}
-		return answer.Body, answer.Header, nil
-	}
-	if answer.ContentLength >= 0 && answer.ContentLength != o.Size {
-		return nil, nil, errors.Join(changedError(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)),
-			answer.Body.Close())
-	}
-	if _, err := io.CopyN(io.Discard, answer.Body, from); err != nil {
-		return nil, nil, errors.Join(connectionError(r.Context(), o.URL, err), answer.Body.Close())
-	}
-	return answer.Body, answer.Header, nil
-}
-
-// checkSameObject returns an error if a response is for another size or tag of the object.
-func checkSameObject(o Object, contentRange, tag string) error {
-	if _, size, ok := strings.Cut(contentRange, "/"); ok && size != "*" && size != strconv.FormatInt(o.Size, 10) {
-		return changedError(o, fmt.Sprintf("it has %s bytes, it had %d", size, o.Size))
-	}
-	if tag != "" && o.Version != "" && tag != o.Version {
-		return changedError(o, "its ETag is another one")
-	}
-	return nil
-}
-
-func changedError(o Object, how string) error {
-	return &Error{Kind: Changed, URL: o.URL, Err: fmt.Errorf("the object has changed since it was listed: %s", how)}
 }

@@ -71,6 +71,33 @@ func (w *Web) Requests() []*http.Request {
 	return append([]*http.Request(nil), w.requests...)
 }
 
+// Requested returns how many bytes of an object the requests so far were for, and the number of these requests. A
+// request without a range is for the whole object.
+func (w *Web) Requested(path string) (bytes int64, requests int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.requests {
+		if r.Method != http.MethodGet || r.URL.Path != path {
+			continue
+		}
+		size := int64(len(w.objects[path]))
+		requests++
+		var from, to int64
+		if _, err := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &from, &to); err == nil {
+			size = min(to+1, size) - from
+		}
+		bytes += size
+	}
+	return bytes, requests
+}
+
+// ResetRequests discards the requests so far.
+func (w *Web) ResetRequests() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.requests = nil
+}
+
 // ServeHTTP implements http.Handler.
 func (w *Web) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
