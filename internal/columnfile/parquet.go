@@ -33,7 +33,14 @@ func OpenParquet(name string) (_ *ParquetFile, err error) {
 	return NewParquetFile(f, info.Size(), f.Close)
 }
 
-// NewParquetFile reads a Parquet file of a size from r. done is called by Close, and on error.
+// ranged is a reader that fetches ranges of bytes [from, to) more efficiently if they are announced.
+type ranged interface{ Want(ranges [][2]int64) }
+
+// footerGuess is how many bytes at the end of a file are announced before the size of its footer is known.
+const footerGuess = 64 << 10
+
+// NewParquetFile reads a Parquet file of a size from r. done is called by Close, and on error. If r has a method
+// Want([][2]int64), the ranges of bytes that will be read are announced to it.
 func NewParquetFile(r io.ReaderAt, size int64, done func() error) (*ParquetFile, error) {
 	p := &ParquetFile{f: r, size: size, closeFile: done}
 	if err := Guard(p.open); err != nil {
@@ -43,6 +50,9 @@ func NewParquetFile(r io.ReaderAt, size int64, done func() error) (*ParquetFile,
 }
 
 func (p *ParquetFile) open() error {
+	if r, ok := p.f.(ranged); ok {
+		r.Want([][2]int64{{max(p.size-footerGuess, 0), p.size}})
+	}
 	footer, err := checkFooter(p.f, p.size)
 	if err != nil {
 		return err
@@ -54,6 +64,43 @@ func (p *ParquetFile) open() error {
 	}
 	p.pf.MetaData().WriterVersion() // computed by the first call, which must not be concurrent
 	return checkSingleFile(p.f, footer-describedEnd(p.pf.MetaData()))
+}
+
+// Want announces that some leaf columns of the row groups from first on will be read, and no others.
+func (p *ParquetFile) Want(leaves []int, first int) error {
+	r, ok := p.f.(ranged)
+	if !ok {
+		return nil
+	}
+	var ranges [][2]int64
+	err := Guard(func() error {
+		for number := first; number < p.NumRowGroups(); number++ {
+			for _, leaf := range leaves {
+				chunk, err := p.pf.RowGroup(number).MetaData().ColumnChunk(leaf)
+				if err != nil {
+					return err
+				}
+				if start, length, err := p.chunkRange(chunk); err == nil { // reading the column returns the error
+					ranges = append(ranges, [2]int64{start, start + length})
+				}
+			}
+		}
+		return nil
+	})
+	r.Want(ranges)
+	return err
+}
+
+// chunkRange returns the offset and the length of a column chunk in bytes.
+func (p *ParquetFile) chunkRange(chunk *metadata.ColumnChunkMetaData) (start, length int64, _ error) {
+	start, length = chunk.DataPageOffset(), chunk.TotalCompressedSize()
+	if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < start {
+		start = d
+	}
+	if start < 0 || length < 0 || start > p.size || length > p.size-start {
+		return 0, 0, damagedError("a column has %d bytes at %d in a file of %d", length, start, p.size)
+	}
+	return start, length, nil
 }
 
 // Close closes the file.

@@ -64,18 +64,18 @@ func (g *RowGroup) openColumn(leaf int) (file.ColumnChunkReader, *pageReader, er
 	if chunk.CryptoMetadata() != nil {
 		return nil, nil, errors.New("the column is encrypted")
 	}
-	start, length, size := chunk.DataPageOffset(), chunk.TotalCompressedSize(), g.file.size
-	if d := chunk.DictionaryPageOffset(); chunk.HasDictionaryPage() && d > 0 && d < start {
-		start = d
-	}
-	if start < 0 || length < 0 || start > size || length > size-start {
-		return nil, nil, damagedError("a column has %d bytes at %d in a file of %d", length, start, size)
+	start, length, err := g.file.chunkRange(chunk)
+	if err != nil {
+		return nil, nil, err
 	}
 	const oldDictionaryHeader = 100 // some old writers omit it from the length
-	length = min(length+oldDictionaryHeader, size-start)
+	rest := min(oldDictionaryHeader, g.file.size-start-length)
+	// Separate sections, because a buffer that reads ahead must not request bytes of the next column.
+	content := io.MultiReader(io.NewSectionReader(g.file.f, start, length),
+		io.NewSectionReader(g.file.f, start+length, rest))
 	column := g.file.MetaData().Schema.Column(leaf)
 	pages := &pageReader{
-		r:    bufio.NewReaderSize(io.NewSectionReader(g.file.f, start, length), 64<<10),
+		r:    bufio.NewReaderSize(content, 64<<10),
 		leaf: column, valuesLeft: chunk.NumValues(), bytesLeft: chunk.TotalUncompressedSize(),
 		codec: chunk.Compression(), limit: g.mem.limit, onExcess: g.OnExcess,
 	}

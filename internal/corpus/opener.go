@@ -12,15 +12,18 @@ import (
 
 // opener opens files.
 type opener struct {
-	options Options
-	stdin   io.Reader
-	read    *atomic.Int64 // counts bytes read from files
+	options  Options
+	stdin    io.Reader
+	read     *atomic.Int64 // counts bytes read from files
+	headOnly bool          // reading continues elsewhere than after the beginning
 }
 
 // newOpener returns an opener of files on disk or in stores that counts no bytes for an input.
 func newOpener(o Options) opener { return opener{options: o, read: new(atomic.Int64)} }
 
-func (in *Input) opener() opener { return opener{in.options, in.stdin, &in.bytesRead} }
+func (in *Input) opener() opener {
+	return opener{in.options, in.stdin, &in.bytesRead, in.start != Position{}}
+}
 
 // open returns the bytes of a file, decompressed. Text in UTF-16 with a byte order mark, or in Options.Encoding, is
 // converted to UTF-8.
@@ -61,7 +64,7 @@ func (o opener) openRaw(ctx context.Context, s source) (*compression.Reader, err
 		return compression.NewReader(s.Origin, countingReader{r, o.read}, r.Close)
 	}
 	if s.object != nil {
-		r, err := o.options.Stores.Open(ctx, *s.object, 0)
+		r, err := o.openObject(ctx, s)
 		if err != nil {
 			return nil, err
 		}
@@ -77,10 +80,20 @@ func (o opener) openRaw(ctx context.Context, s source) (*compression.Reader, err
 	return compression.NewReader(s.Origin, countingReader{f, o.read}, f.Close)
 }
 
+// openObject returns the bytes of an object. If only its beginning is needed to detect its format, the rest is not
+// requested until it is read.
+func (o opener) openObject(ctx context.Context, s source) (io.ReadCloser, error) {
+	if promise, _ := formatOfName(s.name()); promise == Parquet || o.headOnly {
+		return o.options.Stores.OpenHead(ctx, *s.object, headBytes)
+	}
+	return o.options.Stores.Open(ctx, *s.object, 0)
+}
+
 // openParquet opens a Parquet file on disk or in a store.
 func (o opener) openParquet(ctx context.Context, s source) (*columnfile.ParquetFile, error) {
 	if s.object == nil {
 		return columnfile.OpenParquet(s.Origin)
 	}
-	return columnfile.NewParquetFile(o.options.Stores.ReaderAt(ctx, *s.object), s.object.Size, func() error { return nil })
+	r := o.options.Stores.ReaderAt(ctx, *s.object)
+	return columnfile.NewParquetFile(r, s.object.Size, r.Close)
 }

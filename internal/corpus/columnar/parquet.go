@@ -3,6 +3,7 @@ package columnar
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
@@ -61,6 +62,9 @@ func (p Parquet) readRows(ctx context.Context, give func(record.Document, int64,
 		return err
 	}
 	first, row := p.skipGroups(file)
+	if err := file.Want(presentLeaves(leaves), first); err != nil {
+		return err
+	}
 	for group := range p.decodeGroups(ctx, file, leaves, first) {
 		if p.OnGroup != nil {
 			p.OnGroup(row, false)
@@ -86,6 +90,16 @@ func (p Parquet) readRows(ctx context.Context, give func(record.Document, int64,
 		return fmt.Errorf("has %d rows, its index declares %d: the file is damaged", row, file.NumRows())
 	}
 	return nil
+}
+
+// presentLeaves returns the distinct leaf columns that are read.
+func presentLeaves(leaves []int) (present []int) {
+	for _, leaf := range leaves {
+		if leaf >= 0 && !slices.Contains(present, leaf) {
+			present = append(present, leaf)
+		}
+	}
+	return present
 }
 
 // skipGroups returns the first row group to read, and the number of rows before it.

@@ -94,14 +94,8 @@ func (p Parquet) decodeGroups(
 
 // newGroup returns a row group that is not decoded yet.
 func (p Parquet) newGroup(file *columnfile.ParquetFile, number int, leaves []int) *parquetGroup {
-	g := &parquetGroup{RowGroup: file.RowGroup(number), number: number, first: make(chan struct{})}
-	for _, leaf := range leaves {
-		if leaf >= 0 && !slices.Contains(g.leaves, leaf) {
-			g.leaves = append(g.leaves, leaf)
-		}
-	}
-	size := g.UncompressedBytes(g.leaves)
-	g.leaves = leaves
+	g := &parquetGroup{RowGroup: file.RowGroup(number), number: number, leaves: leaves, first: make(chan struct{})}
+	size := g.UncompressedBytes(presentLeaves(leaves))
 	g.weight = min(max(size, p.AheadBytes/int64(p.AheadGroups)), p.AheadBytes)
 	g.most = maxBatchBytes
 	if size < p.AheadBytes {
