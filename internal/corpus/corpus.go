@@ -148,6 +148,7 @@ type source struct {
 	companions tokenids.Companions // companions of a token file
 	shard      *mds.Shard          // MDS
 	object     *objects.Object     // location in a store
+	ids        *objects.Object     // Megatron in a store: the ids
 	root       string              // the folder that must contain a file named by a manifest; otherwise empty
 }
 
@@ -233,7 +234,7 @@ func (in *Input) readFile(ctx context.Context, s source, yield record.Yield) (mo
 	case Parquet:
 		return in.parquetDocuments(ctx, s, yield)
 	case Megatron:
-		return in.megatronDocuments(s, yield)
+		return in.megatronDocuments(ctx, s, yield)
 	}
 	r, err := in.opener().open(ctx, s)
 	if err != nil {
@@ -291,12 +292,9 @@ func (in *Input) readBody(ctx context.Context, s source, r *compression.Reader, 
 	case Tokens:
 		return in.tokenSource(s).Documents(body, yield)
 	case MDS:
-		m := columnar.MDS{
-			File: s.File, Columns: in.options.columns(), Shard: s.shard, TokenType: in.options.TokenType,
-		}
-		return m.Documents(body, yield)
+		return in.shardDocuments(ctx, s, r, body, yield)
 	case WARC:
-		return archive.WARCDocuments(s.File, r, body, in.options.columns(), yield)
+		return in.warcDocuments(ctx, s, r, body, yield)
 	case Tar:
 		return archive.TarDocuments(s.File, body, in.options.columns(), yield)
 	}

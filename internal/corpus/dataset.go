@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 
-	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/hubcache"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/corpus/tokenids"
@@ -296,7 +295,7 @@ func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 // hasRawShard reports whether the folder of a compressed shard without an index has the uncompressed shard too, which
 // is read instead.
 func hasRawShard(name string) bool {
-	raw, compressed := compression.TrimExtension(name)
+	raw, compressed := trimCompression(name)
 	if !compressed {
 		return false
 	}

@@ -48,7 +48,7 @@ func checkPipeFormat(f Format) error {
 var formatByExtension = map[string]Format{
 	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow,
 	".feather": Arrow,
-	".npy":     Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
+	".npy":     Tokens, shardExtension: MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
 // formatOfName returns the format that the extension of a file's name implies, without that of a compression, empty for
@@ -60,9 +60,31 @@ func formatOfName(name string) (f Format, loose bool) {
 
 // extension returns the extension of a file's name in lower case, without that of a compression.
 func extension(name string) string {
-	name = strings.ToLower(filepath.Base(name))
-	name, _ = compression.TrimExtension(name)
+	name, _ = trimCompression(strings.ToLower(filepath.Base(name)))
 	return filepath.Ext(name)
+}
+
+// shardExtension is the extension of a shard of MDS.
+const shardExtension = ".mds"
+
+// trimCompression removes the extension of a compression from a name in lower case. It reports whether the name has
+// one.
+func trimCompression(name string) (trunk string, ok bool) {
+	if codec := shardCodec(name); codec != "" {
+		return strings.TrimSuffix(name, "."+codec), true
+	}
+	return compression.TrimExtension(name)
+}
+
+// shardCodec returns the compression of an MDS shard that its content does not show, by its name; empty for any other
+// file.
+func shardCodec(name string) string {
+	for _, codec := range compression.Unsigned() {
+		if strings.HasSuffix(strings.ToLower(name), shardExtension+"."+codec) {
+			return codec
+		}
+	}
+	return ""
 }
 
 // detectFile detects the format of a file. In a folder, a *record.SkipError is a file to skip.
@@ -175,7 +197,7 @@ func (h head) detectFormat(s source, o Options) (Format, error) {
 	case promise != "" && normalizeJSON(promise) != normalizeJSON(is):
 		return h.resolveMismatch(data, promise, is, o)
 	case is == "":
-		return "", &record.SkipError{Reason: record.Binary, Err: unknownFormatError(s.name(), h.data)}
+		return "", &record.SkipError{Reason: record.Binary, Err: binaryError(h.data)}
 	}
 	if promise == JSON || promise == CSV {
 		if err := h.checkTextColumn(s, data, is, o); err != nil {
@@ -269,17 +291,6 @@ func isBinary(data []byte) bool {
 func binaryError(data []byte) error {
 	return fmt.Errorf("%s, and its format is not supported: omit it (token ids without a header need --token-type)",
 		binaryKind(data))
-}
-
-// unknownFormatError returns the error of a file whose content has no known format.
-func unknownFormatError(name string, data []byte) error {
-	for _, codec := range []string{"br", "snappy"} { // these compressions have no signature
-		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
-			return fmt.Errorf("an MDS shard compressed with %s needs the index.json of its folder: "+
-				"pass that folder, with its index.json", codec)
-		}
-	}
-	return binaryError(data)
 }
 
 func binaryKind(data []byte) string {

@@ -24,7 +24,12 @@ func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) 
 	s := in.files[0]
 	switch in.format {
 	case Parquet:
-		return columnar.ParquetFields(s.Origin)
+		p, err := newOpener(in.options).openParquet(ctx, s)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", s.Origin, err)
+		}
+		defer p.Close() // read only
+		return columnar.ParquetFields(p), nil
 	case MDS:
 		if s.shard != nil {
 			return columnar.ShardFields(*s.shard), nil

@@ -159,5 +159,5 @@ func (o Options) isCompanionFile(name string) bool {
 	is := func(f Format) bool { return o.Format == Auto || o.Format == f }
 	return strings.HasSuffix(name, ".bin") && is(Megatron) && megatronIndexOf(name) != name ||
 		is(Tokens) && tokenids.IsCompanion(name) ||
-		is(MDS) && extension(name) == ".mds" && hasRawShard(name)
+		is(MDS) && extension(name) == shardExtension && hasRawShard(name)
 }

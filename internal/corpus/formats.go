@@ -6,7 +6,9 @@ import (
 	"runtime"
 
 	"loaderd/internal/columnfile"
+	"loaderd/internal/corpus/archive"
 	"loaderd/internal/corpus/columnar"
+	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/csvtable"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/corpus/tokenids"
@@ -57,10 +59,69 @@ func (in *Input) parquetDocuments(ctx context.Context, s source, yield record.Yi
 	return p.Documents(ctx, yield)
 }
 
-// megatronDocuments yields the documents of a pair of files.
-func (in *Input) megatronDocuments(s source, yield record.Yield) bool {
-	p := tokenids.MegatronPair{File: s.File, Columns: in.options.columns(), IDs: s.bin, OnRead: in.bytesRead.Store}
+// megatronDocuments yields the documents of a pair of files, from the requested position on.
+func (in *Input) megatronDocuments(ctx context.Context, s source, yield record.Yield) bool {
+	in.setStart(Position{Entries: in.start.Entries})
+	ids := s
+	ids.Origin, ids.object = s.bin, s.ids
+	p := tokenids.MegatronPair{
+		File: s.File, Columns: in.options.columns(), OnRead: in.bytesRead.Store, Start: in.start.Entries,
+		OpenIndex:  func() (tokenids.RandomFile, error) { return in.opener().openRandom(ctx, s) },
+		OpenIDs:    func() (tokenids.RandomFile, error) { return in.opener().openRandom(ctx, ids) },
+		OnDocument: func(documents int64) { in.position = Position{Entries: documents} },
+	}
 	return p.Documents(yield)
+}
+
+// shardDocuments yields the documents of a shard of MDS. body has the data of r, including the part that was already
+// read. Of a raw shard in a store, only the header and the samples from the requested position on are requested.
+func (in *Input) shardDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
+	yield record.Yield) bool {
+	places := in.canSeek(r)
+	m := columnar.MDS{
+		File: s.File, Columns: in.options.columns(), Shard: s.shard, TokenType: in.options.TokenType,
+		OnSample: func(samples int64) {
+			if places {
+				in.position = Position{Entries: samples}
+			}
+		},
+	}
+	if places && s.object != nil && in.start.Entries > 0 {
+		shard := in.options.Stores.ReaderAt(ctx, *s.object)
+		defer shard.Close() //nolint:errcheck // it is only read
+		in.setStart(Position{Entries: in.start.Entries})
+		m.Start = in.start.Entries
+		m.At = func(offset int64) io.Reader {
+			in.bytesRead.Store(offset)
+			return countingReader{io.NewSectionReader(shard, offset, s.size-offset), &in.bytesRead}
+		}
+		body = m.At(0)
+	}
+	return m.Documents(body, yield)
+}
+
+// warcDocuments yields the documents of a web archive, of an object in a store from the requested position on.
+func (in *Input) warcDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
+	yield record.Yield) bool {
+	w := archive.WARC{File: s.File, Columns: in.options.columns()}
+	if len(in.files) == 1 && s.object != nil {
+		if in.start.Offset > 0 {
+			later, err := in.openAt(ctx, s)
+			if err == nil {
+				r, err = compression.NewReader(s.name(), countingReader{later, &in.bytesRead}, later.Close)
+			}
+			if err != nil {
+				return s.Fail(yield, err)
+			}
+			defer r.Close() //nolint:errcheck // it is only read
+			body, w.Start = r, in.start.Line
+		}
+		start := in.actualStart
+		w.OnEntry = func(entries, offset, records int64) {
+			in.position = Position{start.Entries + entries, start.Offset + offset, records}
+		}
+	}
+	return w.Documents(r, body, yield)
 }
 
 // tokenSource returns the reader of a file of token ids.

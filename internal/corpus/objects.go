@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	"loaderd/internal/corpus/record"
 	"loaderd/internal/objects"
 )
 
@@ -25,19 +24,30 @@ func addressHint(path string) (hint string, ok bool) {
 // openObjects returns the inputs of the objects of a pattern, in their order. Each object whose name implies a format
 // is an input. All others, possibly many small texts, are one input.
 func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, error) {
-	found, err := o.Stores.List(ctx, pattern)
+	found, err := listWithPair(ctx, pattern, o)
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
+	}
+	listing, err := NewListing(found, o)
+	if err == nil {
+		err = listing.Check(ctx)
+	}
+	if err != nil {
+		return nil, err
 	}
 	others := newInput(objects.RedactAddress(pattern), o.Format, o)
 	others.folder = len(found) > 1
 	var all []*Input
-	for _, x := range found {
-		in, err := newObjectInput(x, o)
+	for i, x := range found {
+		in, err := listing.Open(ctx, i)
 		if err != nil {
 			return nil, err
 		}
-		if promise, _ := formatOfName(in.files[0].name()); promise == "" && others.folder {
+		if in == nil {
+			continue
+		}
+		promise, _ := formatOfName(in.files[0].name())
+		if promise == "" && others.folder && in.format != Megatron && in.files[0].shard == nil {
 			if len(others.files) == 0 {
 				all = append(all, others.Input)
 			}
@@ -51,14 +61,38 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 	return all, nil
 }
 
-// OpenObject returns the input of a single object. Its format is detected when it is read, unless the options specify
-// it.
-func OpenObject(x objects.Object, o Options) (*Input, error) {
-	o, err := o.withDefaults()
-	if err != nil {
-		return nil, err
+// listWithPair lists the objects of a pattern. The name of one file of a Megatron pair, or their common name, stands
+// for both.
+func listWithPair(ctx context.Context, pattern string, o Options) ([]objects.Object, error) {
+	found, err := o.Stores.List(ctx, pattern)
+	if (o.Format != Auto && o.Format != Megatron) || strings.ContainsAny(pattern, "#?*[{") ||
+		err != nil && !objects.IsKind(err, objects.NotFound) || len(found) > 1 {
+		return found, err
 	}
-	return newObjectInput(x, o)
+	trunk, extensions := pattern, []string{".bin", ".idx"}
+	for i, extension := range extensions {
+		if name, ok := strings.CutSuffix(pattern, extension); ok && err == nil {
+			trunk, extensions = name, extensions[1-i:2-i]
+			break
+		}
+	}
+	if err == nil && trunk == pattern {
+		return found, nil
+	}
+	for _, extension := range extensions {
+		other, otherErr := o.Stores.List(ctx, trunk+extension)
+		switch {
+		case objects.IsKind(otherErr, objects.NotFound), objects.IsKind(otherErr, objects.Denied):
+		case otherErr != nil:
+			return nil, otherErr
+		default:
+			found = append(found, other...)
+		}
+	}
+	if len(found) > 0 {
+		err = nil
+	}
+	return found, err
 }
 
 func newObjectInput(x objects.Object, o Options) (*Input, error) {
@@ -70,8 +104,7 @@ func newObjectInput(x objects.Object, o Options) (*Input, error) {
 		return nil, fmt.Errorf("read %s: %w", x.URL, err)
 	}
 	in := newInput(x.URL, o.Format, o)
-	file := record.File{Path: x.URL, UserPath: x.URL, Origin: x.URL}
-	in.addVersion(source{File: file, size: x.Size, object: &x}, x.Version)
+	in.addVersion(source{File: objectFile(x), size: x.Size, object: &x}, x.Version)
 	in.finish()
 	return in.Input, nil
 }

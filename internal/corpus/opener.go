@@ -2,12 +2,15 @@ package corpus
 
 import (
 	"context"
+	"errors"
 	"io"
+	"os"
 	"sync/atomic"
 
 	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/pipe"
+	"loaderd/internal/corpus/tokenids"
 )
 
 // opener opens files.
@@ -56,28 +59,33 @@ func (c countingReader) Read(p []byte) (int, error) {
 
 // openRaw returns the decompressed bytes of a file.
 func (o opener) openRaw(ctx context.Context, s source) (*compression.Reader, error) {
-	if s.pipe {
-		r, err := pipe.Open(ctx, o.stdin, s.Origin)
-		if err != nil {
-			return nil, err
-		}
-		return compression.NewReader(s.Origin, countingReader{r, o.read}, r.Close)
-	}
-	if s.object != nil {
-		r, err := o.openObject(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		return compression.NewReader(s.name(), countingReader{r, o.read}, r.Close)
-	}
-	f, err := s.open()
+	r, err := o.openStored(ctx, s)
 	if err != nil {
 		return nil, err
 	}
+	stored := countingReader{r, o.read}
 	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number, not a signature
-		return compression.NewRawReader(countingReader{f, o.read}, f.Close), nil
+		return compression.NewRawReader(stored, r.Close), nil
 	}
-	return compression.NewReader(s.Origin, countingReader{f, o.read}, f.Close)
+	codec, size := shardCodec(s.name()), int64(-1)
+	if s.shard != nil {
+		codec, size = s.shard.Codec(), s.shard.Raw.Bytes
+	}
+	if codec != "" && !compression.HasMagic(codec) {
+		return compression.NewUnsignedReader(codec, stored, size, r.Close)
+	}
+	return compression.NewReader(s.name(), stored, r.Close)
+}
+
+// openStored returns the bytes of a file as it is stored.
+func (o opener) openStored(ctx context.Context, s source) (io.ReadCloser, error) {
+	switch {
+	case s.pipe:
+		return pipe.Open(ctx, o.stdin, s.Origin)
+	case s.object != nil:
+		return o.openObject(ctx, s)
+	}
+	return s.open()
 }
 
 // openObject returns the bytes of an object. If only its beginning is needed to detect its format, the rest is not
@@ -96,4 +104,21 @@ func (o opener) openParquet(ctx context.Context, s source) (*columnfile.ParquetF
 	}
 	r := o.options.Stores.ReaderAt(ctx, *s.object)
 	return columnfile.NewParquetFile(r, s.object.Size, r.Close)
+}
+
+// openRandom opens a file on disk or in a store for reads at any offset.
+func (o opener) openRandom(ctx context.Context, s source) (tokenids.RandomFile, error) {
+	if s.object != nil {
+		r := o.options.Stores.ReaderAt(ctx, *s.object)
+		return tokenids.RandomFile{ReaderAt: r, Size: s.object.Size, Close: r.Close}, nil
+	}
+	f, err := os.Open(s.Origin)
+	if err != nil {
+		return tokenids.RandomFile{}, err
+	}
+	info, err := f.Stat()
+	if err != nil {
+		return tokenids.RandomFile{}, errors.Join(err, f.Close())
+	}
+	return tokenids.RandomFile{ReaderAt: f, Size: info.Size(), Close: f.Close}, nil
 }

@@ -294,14 +294,45 @@ func TestMDS_WithoutIndex(t *testing.T) {
 	}
 }
 
-func TestMDS_CompressionWithoutMagicNeedsIndex(t *testing.T) {
-	for _, name := range []string{"shard.00000.mds.br", "shard.00000.mds.snappy"} {
-		path := filepath.Join(folder(t, map[string]string{name: "\x1b\x00\x80\xaa"}), name)
-		_, _, err := read(t, []string{path}, nil, corpus.Options{})
-		if err == nil || !strings.Contains(err.Error(), "pass that folder, with its index.json") {
+// Shards whose compression has no magic number are recognised by their names.
+func TestMDS_CompressionWithoutMagic(t *testing.T) {
+	shard := describedShard("one", "two")
+	brotlied, snapped := packShard(t, "br", shard), packShard(t, "snappy", shard)
+	docs, skipped, err := read(t, []string{folder(t, map[string]string{"a.mds.br": brotlied, "b.mds.snappy": snapped,
+		"c.mds": shard, "c.mds.snappy": snapped})}, nil, corpus.Options{})
+	if err != nil || len(skipped) > 0 {
+		t.Errorf("%v, left out %q", err, skipped)
+	}
+	want(t, "shards", docs, []string{"a.mds.br||one", "a.mds.br||two", "b.mds.snappy||one", "b.mds.snappy||two",
+		"c.mds||one", "c.mds||two"})
+	for name, c := range map[string]struct{ data, want string }{
+		"cut off.mds.br":     {brotlied[:len(brotlied)/2], "br data is truncated"},
+		"damaged.mds.snappy": {"\xff\xff\xff\xff\x0f\x00", "states that it decompresses to 4294967295"},
+		"cut off.mds.snappy": {snapped[:len(snapped)/2], "snappy data is damaged"},
+	} {
+		path := filepath.Join(folder(t, map[string]string{name: c.data}), name)
+		if _, _, err := read(t, []string{path}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// packShard compresses a shard.
+func packShard(t *testing.T, codec, shard string) string {
+	t.Helper()
+	switch codec {
+	case "gz":
+		return gzipped(t, shard)
+	case "zstd":
+		return zstandard(t, shard)
+	case "snappy":
+		return string(snappy.Encode(nil, []byte(shard)))
+	}
+	var b bytes.Buffer
+	w := brotli.NewWriter(&b)
+	_, _ = w.Write([]byte(shard)) // into memory
+	_ = w.Close()
+	return b.String()
 }
 
 // mdsIndex returns an index of shards, compressed or not.
@@ -325,24 +356,13 @@ func mdsFile(name string, bytes int) map[string]any {
 
 func TestMDS_ReadsShardsInIndexOrder(t *testing.T) {
 	shard := mdsShard("one", "two", "")
-	pack := map[string]func(string) string{
-		"gz": func(s string) string { return gzipped(t, s) }, "zstd": func(s string) string { return zstandard(t, s) },
-		"snappy": func(s string) string { return string(snappy.Encode(nil, []byte(s))) },
-		"br": func(s string) string {
-			var b bytes.Buffer
-			w := brotli.NewWriter(&b)
-			_, _ = w.Write([]byte(s)) // into memory
-			_ = w.Close()
-			return b.String()
-		},
-	}
 	// In the order of their names, the shards would be read in another order.
 	files := map[string]string{"data/z.mds": shard, "data/readme.txt": "no part of it", "other.txt": "text"}
 	shards := []map[string]any{{"samples": 3, "raw_data": mdsFile("z.mds", len(shard)), "compression": nil,
 		"zip_data": nil}}
 	wanted := []string{"other.txt||text", "data/z.mds||one", "data/z.mds||two", "data/z.mds||"}
 	for _, codec := range []string{"zstd", "gz", "snappy", "br"} {
-		packed := pack[codec](shard)
+		packed := packShard(t, codec, shard)
 		name := codec + ".mds." + codec
 		files["data/"+name] = packed
 		shards = append(shards, map[string]any{"samples": 3, "raw_data": mdsFile(codec+".mds", len(shard)),

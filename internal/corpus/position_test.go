@@ -54,7 +54,11 @@ func TestPosition_ReadContinuesAtLineNumber(t *testing.T) {
 				t.Fatal(err)
 			}
 			read := func(from corpus.Position) (entries []string, places []corpus.Position, passed int64) {
-				in, err := corpus.OpenObject(found[0], o)
+				listing, err := corpus.NewListing(found, o)
+				if err != nil {
+					t.Fatal(err)
+				}
+				in, err := listing.Open(t.Context(), 0)
 				if err != nil {
 					t.Fatal(err)
 				}

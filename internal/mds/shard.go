@@ -123,6 +123,16 @@ func (m *Reader) Want(want []bool, limit int64) {
 	m.want, m.limit, m.values = want, limit, make([]Value, len(m.shard.Names))
 }
 
+// Skip makes Next return the sample after n samples, which at reads from its offset in the shard on.
+func (m *Reader) Skip(n int64, at func(offset int64) io.Reader) error {
+	if n < 0 || n >= int64(len(m.places)) {
+		return fmt.Errorf("it has %d samples, and %d were read before: it is another shard", len(m.places)-1, n)
+	}
+	m.next = int(n)
+	m.r.Reset(at(int64(m.places[n])))
+	return nil
+}
+
 // header reads the offsets of n samples and returns the size in bytes of the configuration that follows.
 func (m *Reader) header(n uint32) (config int64, _ error) {
 	var first uint32

@@ -27,8 +27,9 @@ func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
 	if answer.StatusCode == http.StatusPartialContent && answer.Header.Get("Content-Range") == "" {
 		length = to - from
 	} else if length < 0 && coding != "" && coding != "identity" {
-		err := &Error{Kind: Invalid, URL: o.URL, Err: fmt.Errorf("the server compresses the response (Content-Encoding: %.40s), "+
-			"so its bytes are not those of the object", coding), hint: "disable the compression of this object in the server"}
+		err := &Error{Kind: Invalid, URL: o.URL, Err: fmt.Errorf("the server compresses the response (Content-Encoding: "+
+			"%.40s), so its bytes are not those of the object", coding),
+			hint: "disable the compression of this object in the server"}
 		return body, nil, errors.Join(err, answer.Body.Close())
 	}
 	body, err = newRangeBody(answer.Body, o, from, to, answer.Header.Get("Content-Range"), length)

@@ -11,6 +11,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/csvtable"
 	"loaderd/internal/corpus/record"
+	"loaderd/internal/objects"
 	"loaderd/internal/publishing"
 	"loaderd/stream"
 	"loaderd/stream/messages"
@@ -90,8 +91,12 @@ var errAllCounted = errors.New("enough")
 
 // readObjects reads the remaining objects.
 func (r *objectReader) readObjects(ctx context.Context) error {
+	listing, err := r.session.openListing(r.session.listing)
+	if err != nil {
+		return err
+	}
 	for r.position.Object < len(r.session.listing) {
-		err := r.readObject(ctx)
+		err := r.readObject(ctx, listing)
 		if errors.Is(err, errAllCounted) {
 			return nil
 		}
@@ -104,16 +109,22 @@ func (r *objectReader) readObjects(ctx context.Context) error {
 	return nil
 }
 
-// readObject reads the rest of the current object.
-func (r *objectReader) readObject(ctx context.Context) error {
-	o := r.session.listing[r.position.Object]
-	how := r.session.settings
-	in, err := corpus.OpenObject(o, corpus.Options{
+// openListing returns a listing to read with the session's settings.
+func (f *pullSession) openListing(all []objects.Object) (*corpus.Listing, error) {
+	how := f.settings
+	return corpus.NewListing(all, corpus.Options{
 		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding,
 		CSV:    csvtable.Options{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
-		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.session.stores,
+		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: f.stores,
 	})
-	if err != nil {
+}
+
+// readObject reads the rest of the current object.
+func (r *objectReader) readObject(ctx context.Context, listing *corpus.Listing) error {
+	o := r.session.listing[r.position.Object]
+	how := r.session.settings
+	in, err := listing.Open(ctx, r.position.Object)
+	if in == nil || err != nil {
 		return err
 	}
 	in.StartAt(corpus.Position(r.position.Position))

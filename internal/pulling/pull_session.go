@@ -156,6 +156,15 @@ func (f *pullSession) extendListing(ctx context.Context) error {
 		return err
 	}
 	fresh := slices.DeleteFunc(found, func(o objects.Object) bool { return known[o.URL] })
+	if len(fresh) > 0 { // an incomplete data set is listed again later
+		listing, err := f.openListing(slices.Concat(listed, fresh))
+		if err == nil {
+			err = listing.Check(ctx)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	next := f.record
 	next.Parts = slices.Clone(next.Parts)
 	for rest := fresh; len(rest) > 0; {

@@ -37,14 +37,32 @@ type Megatron struct {
 	Type                 Type
 	Sequences, Documents int64
 
-	legacy                 bool          // the format of legacyMagic
-	shapes                 *bufio.Reader // legacy: offset of each sequence's shape
-	lengths, offsets, ends *bufio.Reader
+	legacy                 bool    // the format of legacyMagic
+	shapes                 section // legacy: offset of each sequence's shape
+	lengths, offsets, ends section
 	bin                    io.ReaderAt
 	binSize                int64 // size of bin
 	sequence               int64
 	ids                    *bufio.Reader
 	offset                 int64 // offset of ids in bin
+}
+
+// section is a part of an index with numbers of the same size.
+type section struct {
+	*bufio.Reader
+	of *io.SectionReader
+}
+
+// newSection returns the bytes [from, to) of an index.
+func newSection(idx io.ReaderAt, from, to int64) section {
+	of := io.NewSectionReader(idx, from, to-from)
+	return section{bufio.NewReaderSize(of, 1<<16), of}
+}
+
+// seek continues at an offset in the section.
+func (s section) seek(offset int64) {
+	_, _ = s.of.Seek(offset, io.SeekStart) // not negative
+	s.Reset(s.of)
 }
 
 // OpenMegatron reads the header of an index.
@@ -96,9 +114,7 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 		return nil, fmt.Errorf("the index is damaged: it has %d bytes, %d sequences and %d documents take %d", idxSize,
 			m.Sequences, m.Documents, whole)
 	}
-	section := func(from, to int64) *bufio.Reader {
-		return bufio.NewReaderSize(io.NewSectionReader(idx, from, to-from), 1<<16)
-	}
+	section := func(from, to int64) section { return newSection(idx, from, to) }
 	m.lengths, m.offsets, m.ends = section(lengths, places), section(places, ends), section(ends, whole)
 	return m, m.openIDs(idx, whole)
 }
@@ -122,6 +138,33 @@ func (m *Megatron) openIDs(idx io.ReaderAt, whole int64) error {
 
 // Offset returns how many bytes of .bin have been read, if its sequences are stored in order.
 func (m *Megatron) Offset() int64 { return m.offset }
+
+// Skip makes Next return the document after n documents, the first time it is called. It does not read these.
+func (m *Megatron) Skip(n int64) error {
+	if n <= 0 {
+		return nil
+	}
+	if n > m.Documents {
+		return fmt.Errorf("the index has %d documents, and %d were read before: it is another one", m.Documents, n)
+	}
+	m.ends.seek(8 * n)
+	sequence, err := readInt64(m.ends)
+	if err != nil {
+		return truncatedError("the index", err)
+	}
+	if sequence < 0 || sequence > m.Sequences {
+		return fmt.Errorf("the index is damaged: document %d ends with sequence %d of %d", n-1, sequence, m.Sequences)
+	}
+	m.sequence = sequence
+	if m.legacy {
+		m.shapes.seek(8 * sequence)
+		m.lengths.seek(8 * sequence)
+	} else {
+		m.lengths.seek(4 * sequence)
+	}
+	m.offsets.seek(8 * sequence)
+	return nil
+}
 
 // Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
 // of more than limit bytes or with an unrepresentable id. The next call continues after it.

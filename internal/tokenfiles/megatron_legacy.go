@@ -1,7 +1,6 @@
 package tokenfiles
 
 import (
-	"bufio"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -74,10 +73,9 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 			m.Sequences, m.Documents, whole)
 	}
 	at := legacyHeader
-	section := func(numbers int64) *bufio.Reader {
-		r := bufio.NewReaderSize(io.NewSectionReader(idx, at, 8*numbers), 1<<16)
+	section := func(numbers int64) section {
 		at += 8 * numbers
-		return r
+		return newSection(idx, at-8*numbers, at)
 	}
 	m.shapes, m.offsets = section(m.Sequences+1), section(m.Sequences+1)
 	m.lengths, m.ends = section(m.Sequences), section(int64(documents))

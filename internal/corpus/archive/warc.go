@@ -17,23 +17,44 @@ import (
 // errHTML is the error for an HTML page.
 var errHTML = errors.New("HTML, which is not converted to text: use the archive's WET files, or convert it first")
 
-// WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of
+// WARC reads documents of a web archive.
+type WARC struct {
+	File    record.File
+	Columns record.Columns
+	// Start is how many records precede the first one that is read.
+	Start int64
+	// OnEntry is called before each record from which a reader can start, with the entries that were yielded, the offset
+	// in the file, and the number of records before it. nil: it is not called.
+	OnEntry func(entries, offset, records int64)
+}
+
+// Documents yields a document per record with text: conversions (as in WET files), and responses and resources of
 // a text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are skipped, and reading
-// continues at the next record, or at the next member of gzip data. r reads the content of file. WARCDocuments
-// returns whether the iteration continues.
-func WARCDocuments(
-	f record.File, file *compression.Reader, r io.Reader, cols record.Columns, yield record.Yield,
-) bool {
+// continues at the next record, or at the next member of gzip data. r reads the content of file. Documents returns
+// whether the iteration continues.
+func (w WARC) Documents(file *compression.Reader, r io.Reader, yield record.Yield) bool {
 	archive := warc.NewReader(r)
-	number, more := int64(1), true
-	damaged := func(err error) { more = more && f.Skip(yield, number, record.WithReason(record.Damaged, err)) }
+	number, entries, more := w.Start+1, int64(0), true
+	skip := func(err error) {
+		entries++
+		more = more && w.File.Skip(yield, number, err)
+	}
+	damaged := func(err error) { skip(record.WithReason(record.Damaged, err)) }
 	var from, to int64 // range of the last damage of gzip data
 	file.OnDamage(func(err error, begin, end int64) {
 		from, to = begin, end
 		damaged(err)
 	})
+	if w.OnEntry != nil {
+		file.TrackMembers()
+	}
 	for ; more; number++ {
-		d, problem, err := readWARC(cols, archive)
+		d, problem, err := readWARC(w.Columns, archive)
+		if err == nil && w.OnEntry != nil && d.offset >= to { // damage that is read ahead was yielded already
+			if place, ok := startOf(file, d.offset); ok {
+				w.OnEntry(entries, place, number-1)
+			}
+		}
 		var passed *warc.DamageError
 		switch {
 		case err == io.EOF:
@@ -42,20 +63,30 @@ func WARCDocuments(
 			damaged(err)
 			continue
 		case err != nil:
-			return f.Fail(yield, fmt.Errorf("record %d: %w", number, err))
+			return w.File.Fail(yield, fmt.Errorf("record %d: %w", number, err))
 		case d.offset < to && archive.Offset() > from:
 			damaged(errors.New("the record is in damaged gzip data"))
 			continue
 		case problem != nil:
-			more = more && f.Skip(yield, number, problem)
+			skip(problem)
 		case d.Data != nil:
-			more = more && f.Emit(yield, d.Document)
+			entries++
+			more = more && w.File.Emit(yield, d.Document)
 		}
 		if d.damage != nil {
 			damaged(d.damage)
 		}
 	}
 	return false
+}
+
+// startOf returns the offset in a file at which a reader of the content from an offset on can start. ok is false if
+// there is none.
+func startOf(file *compression.Reader, offset int64) (place int64, ok bool) {
+	if file.IsRaw() {
+		return offset, true
+	}
+	return file.MemberAt(offset)
 }
 
 // warcRecord is the document of a record. It has no data if the record has no document.

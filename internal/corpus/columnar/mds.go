@@ -8,10 +8,6 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/andybalholm/brotli"
-	"github.com/klauspost/compress/snappy"
-
-	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/jsonvalue"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/mds"
@@ -26,6 +22,11 @@ type MDS struct {
 	Shard *mds.Shard
 	// TokenType is the type of token ids in a column of bytes.
 	TokenType tokenfiles.Type
+	// Start is how many first samples are not read, if At is set. At returns a reader of the shard from an offset on.
+	Start int64
+	At    func(offset int64) io.Reader
+	// OnSample is called before each sample is yielded, with the number of samples up to it.
+	OnSample func(samples int64)
 }
 
 // mdsDecoder converts samples to documents.
@@ -38,10 +39,15 @@ type mdsDecoder struct {
 func (m MDS) Documents(r io.Reader, yield record.Yield) bool {
 	decoder := mdsDecoder{m.Columns, m.TokenType}
 	samples, c, err := decoder.openShard(m.Shard, r)
+	first := int64(1)
+	if err == nil && m.At != nil {
+		first += m.Start
+		err = samples.Skip(m.Start, m.At)
+	}
 	if err != nil {
 		return m.File.Fail(yield, err)
 	}
-	for row := int64(1); ; row++ {
+	for row := first; ; row++ {
 		values, err := samples.Next()
 		if err == io.EOF {
 			return true
@@ -49,6 +55,7 @@ func (m MDS) Documents(r io.Reader, yield record.Yield) bool {
 		if err != nil {
 			return m.File.Fail(yield, err)
 		}
+		m.OnSample(row)
 		d, err := decoder.decodeDocument(c, values)
 		more := false
 		if err != nil {
@@ -75,35 +82,8 @@ func (o mdsDecoder) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Rea
 	if c, err = o.resolveColumns(*indexed); err != nil {
 		return nil, c, err
 	}
-	if r, err = decompressShard(*indexed, r); err != nil {
-		return nil, c, err
-	}
 	samples, err = mds.NewReader(r, *indexed, c.wanted, o.MaxDocument)
 	return samples, c, err
-}
-
-// decompressShard decompresses shards whose compression has no signature. A shard is written as one stream, so no data
-// can follow what its index describes.
-func decompressShard(s mds.Shard, r io.Reader) (io.Reader, error) {
-	switch s.Codec() {
-	case "br":
-		return brotli.NewReader(r), nil
-	case "snappy":
-		packed, err := io.ReadAll(io.LimitReader(r, s.Zip.Bytes+1))
-		if err != nil {
-			return nil, err
-		}
-		if n, err := snappy.DecodedLen(packed); err != nil || int64(n) != s.Raw.Bytes {
-			err = errors.Join(err, fmt.Errorf("%d bytes, its index declares %d", n, s.Raw.Bytes))
-			return nil, compression.DescribeError("snappy", err)
-		}
-		data, err := snappy.Decode(nil, packed)
-		if err != nil {
-			return nil, compression.DescribeError("snappy", err)
-		}
-		return bytes.NewReader(data), nil
-	}
-	return r, nil
 }
 
 // resolveColumns are the indexes of the columns that are read; -1 for missing ones.

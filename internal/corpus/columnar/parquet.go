@@ -214,12 +214,7 @@ func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) 
 }
 
 // ParquetFields returns the columns of a Parquet file.
-func ParquetFields(name string) (fields []record.Field, err error) {
-	p, err := columnfile.OpenParquet(name)
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", name, err)
-	}
-	defer p.Close() // read only
+func ParquetFields(p *columnfile.ParquetFile) (fields []record.Field) {
 	s := p.MetaData().Schema
 	for _, top := range columnfile.TopLevelNames(s) {
 		leaf, found := findLeaf(s, top)
@@ -229,7 +224,7 @@ func ParquetFields(name string) (fields []record.Field, err error) {
 		}
 		fields = append(fields, record.Field{Name: top, Type: typ})
 	}
-	return fields, nil
+	return fields
 }
 
 func leafType(c *schema.Column) string {

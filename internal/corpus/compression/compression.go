@@ -110,16 +110,23 @@ var extensions = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 // returns an error if name has the extension of a compression and the data is not compressed. Closing the reader
 // calls close, and NewReader does so if it returns an error.
 func NewReader(name string, r io.Reader, close func() error) (*Reader, error) {
-	raw := buffers.Get().(*bufio.Reader)
-	raw.Reset(r)
+	raw, stored := buffers.Get().(*bufio.Reader), &storedReader{r: r}
+	raw.Reset(stored)
 	free := sync.OnceFunc(func() {
 		raw.Reset(nil)
 		buffers.Put(raw)
 	})
-	return openDetected(name, raw, func() error {
+	d, err := openDetected(name, raw, func() error {
 		free()
 		return close()
 	})
+	if err != nil {
+		return nil, err
+	}
+	if members, ok := d.r.(*gzipMembers); ok {
+		members.stored = stored
+	}
+	return d, nil
 }
 
 // NewRawReader returns a reader of the unchanged data of r.

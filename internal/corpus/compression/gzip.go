@@ -20,7 +20,68 @@ type gzipMembers struct {
 	trailing int64 // bytes after the last member that are not gzip data
 	offset   int64 // offset of the returned data
 	member   int64 // offset at which the current member starts
+	stored   *storedReader
+	starts   []memberStart // of members, if they are tracked
+	track    bool
 	err      error // ends the reading; a *damageError lasts until resume
+}
+
+// memberStart is where a member starts: in the returned data, and in the file.
+type memberStart struct{ data, stored int64 }
+
+// maxStarts bounds the starts of members whose data was read ahead.
+const maxStarts = 1 << 16
+
+// storedReader counts the bytes of a file that were read.
+type storedReader struct {
+	r io.Reader
+	n int64
+}
+
+func (s *storedReader) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	s.n += int64(n)
+	return n, err
+}
+
+// addStart tracks the start of the next member.
+func (g *gzipMembers) addStart() {
+	if !g.track {
+		return
+	}
+	start := memberStart{g.offset, g.stored.n - int64(g.r.Buffered())}
+	if n := len(g.starts); n > 0 && g.starts[n-1].data == start.data {
+		g.starts = g.starts[:n-1] // an empty member
+	} else if n == maxStarts {
+		g.starts = append(g.starts[:0], g.starts[n/2:]...)
+	}
+	g.starts = append(g.starts, start)
+}
+
+// TrackMembers makes MemberAt find the members of gzip data. It must be called before the first Read.
+func (d *Reader) TrackMembers() {
+	if members, ok := d.r.(*gzipMembers); ok {
+		members.track = true
+		members.starts = []memberStart{{}}
+	}
+}
+
+// MemberAt returns the offset in the file of the gzip member whose data starts at an offset of the data. ok is false if
+// none starts there. Offsets must not decrease from call to call.
+func (d *Reader) MemberAt(offset int64) (stored int64, ok bool) {
+	members, is := d.r.(*gzipMembers)
+	if !is {
+		return 0, false
+	}
+	passed := 0
+	for passed < len(members.starts) && members.starts[passed].data < offset {
+		passed++
+	}
+	members.starts = members.starts[passed:]
+	if len(members.starts) == 0 || members.starts[0].data != offset {
+		return 0, false
+	}
+	return members.starts[0].stored, true
 }
 
 // IsDamage reports whether an error of a Reader is damage after which Reader.OnDamage continues.
@@ -89,6 +150,7 @@ func (g *gzipMembers) nextMember() error {
 
 func (g *gzipMembers) startMember() error {
 	g.member = g.offset
+	g.addStart()
 	err := g.z.Reset(g.r)
 	g.z.Multistream(false)
 	switch {

@@ -226,7 +226,7 @@ func (s Source) companionDocuments(r io.Reader, yield record.Yield) bool {
 		d = raw
 	}
 	if s.Mask == "" {
-		return yieldDocuments(s.File, s.Columns, d, yield, func() {}, nil)
+		return yieldDocuments(s.File, s.Columns, 0, d, yield, func() {}, nil)
 	}
 	f, err := os.Open(s.Mask)
 	if err != nil {
@@ -234,5 +234,5 @@ func (s Source) companionDocuments(r io.Reader, yield record.Yield) bool {
 	}
 	defer f.Close() //nolint:errcheck // it is only read
 	m := &maskedReader{documentReader: d, mask: bufio.NewReaderSize(f, 1<<16)}
-	return yieldDocuments(s.File, s.Columns, m, yield, func() {}, func() []int32 { return m.loss })
+	return yieldDocuments(s.File, s.Columns, 0, m, yield, func() {}, func() []int32 { return m.loss })
 }

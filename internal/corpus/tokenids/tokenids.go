@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strconv"
 
 	"loaderd/internal/corpus/record"
@@ -65,7 +64,7 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	if err != nil {
 		return s.File.Fail(yield, withBoundaryFlags(err))
 	}
-	return yieldDocuments(s.File, s.Columns, d, yield, func() {}, nil)
+	return yieldDocuments(s.File, s.Columns, 0, d, yield, func() {}, nil)
 }
 
 // withBoundaryFlags adds the missing flags to the error for undetermined document ends.
@@ -79,11 +78,11 @@ func withBoundaryFlags(err error) error {
 // errNoFields is the error for a requested id column: a file of ids has no other columns.
 var errNoFields = errors.New("its documents have only token ids, and no document ids: remove --id-column")
 
-// yieldDocuments yields documents with their positions. It calls passed after each. loss returns Document.Loss of the
-// last one. If it is nil, all tokens have a loss.
-func yieldDocuments(f record.File, cols record.Columns, d documentReader, yield record.Yield, passed func(),
-	loss func() []int32) bool {
-	for place := 0; ; place++ {
+// yieldDocuments yields documents with their positions, from first on. It calls passed before each. loss returns
+// Document.Loss of the last one. If it is nil, all tokens have a loss.
+func yieldDocuments(f record.File, cols record.Columns, first int64, d documentReader, yield record.Yield,
+	passed func(), loss func() []int32) bool {
+	for place := first; ; place++ {
 		data, err := d.Next(nil, cols.MaxDocument)
 		passed()
 		var bad *tokenfiles.DocumentError
@@ -96,11 +95,11 @@ func yieldDocuments(f record.File, cols record.Columns, d documentReader, yield 
 			if bad.TooLarge {
 				reason = record.TooLarge
 			}
-			more = f.Skip(yield, int64(place)+1, record.WithReason(reason, err))
+			more = f.Skip(yield, place+1, record.WithReason(reason, err))
 		case err != nil:
 			return f.Fail(yield, err)
 		default:
-			doc := record.Document{Label: record.CleanLabel(f.UserPath + ":" + strconv.Itoa(place)), Data: data}
+			doc := record.Document{Label: record.CleanLabel(f.UserPath + ":" + strconv.FormatInt(place, 10)), Data: data}
 			if loss != nil {
 				doc.Loss = loss()
 			}
@@ -112,14 +111,23 @@ func yieldDocuments(f record.File, cols record.Columns, d documentReader, yield 
 	}
 }
 
+// RandomFile is a file that is read at any offset.
+type RandomFile struct {
+	io.ReaderAt
+	Size  int64
+	Close func() error
+}
+
 // MegatronPair reads documents from a Megatron index and the file of its ids.
 type MegatronPair struct {
-	File    record.File // of the index
-	Columns record.Columns
-	// IDs is the absolute path of the ids.
-	IDs string
-	// OnRead is called with the number of bytes of both files that have been read.
-	OnRead func(bytes int64)
+	File               record.File // of the index
+	Columns            record.Columns
+	OpenIndex, OpenIDs func() (RandomFile, error)
+	// Start is how many first documents are not read.
+	Start int64
+	// OnRead is called with the number of bytes of both files that have been read, and OnDocument with the number of
+	// documents up to the one that follows.
+	OnRead, OnDocument func(n int64)
 }
 
 // Documents yields the documents of the pair. It returns whether the iteration continues.
@@ -128,37 +136,32 @@ func (p MegatronPair) Documents(yield record.Yield) (more bool) {
 	if p.Columns.ID != "" {
 		return fail(errNoFields)
 	}
-	idx, idxSize, err := openFile(p.File.Origin)
+	idx, err := p.OpenIndex()
 	if err != nil {
 		return fail(err)
 	}
-	defer idx.Close() // read only
-	bin, binSize, err := openFile(p.IDs)
+	defer idx.Close() //nolint:errcheck // it is only read
+	bin, err := p.OpenIDs()
 	if err != nil {
 		return fail(err)
 	}
-	defer bin.Close() // read only
-	m, err := tokenfiles.OpenMegatron(idx, idxSize, bin, binSize)
+	defer bin.Close() //nolint:errcheck // it is only read
+	m, err := tokenfiles.OpenMegatron(idx, idx.Size, bin, bin.Size)
+	if err == nil {
+		err = m.Skip(p.Start)
+	}
 	if err != nil {
 		return fail(err)
 	}
-	p.OnRead(idxSize)
-	return yieldDocuments(p.File, p.Columns, m, yield, func() { p.OnRead(idxSize + m.Offset()) }, nil)
+	p.OnRead(idx.Size)
+	place := p.Start
+	return yieldDocuments(p.File, p.Columns, p.Start, m, yield, func() {
+		p.OnRead(idx.Size + m.Offset())
+		place++
+		p.OnDocument(place)
+	}, nil)
 }
 
 // ErrNoHeader is the error for ids without a header and of unknown type. The extension .npy is used for them, too.
 var ErrNoHeader = errors.New("it has no NumPy header: if it contains only token ids, as in OLMo-core, " +
 	"set --token-type uint16 or uint32, and --end-token")
-
-// openFile opens a file for random access.
-func openFile(name string) (*os.File, int64, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, 0, err
-	}
-	info, err := f.Stat()
-	if err != nil {
-		return nil, 0, errors.Join(err, f.Close())
-	}
-	return f, info.Size(), nil
-}
