@@ -22,8 +22,10 @@ var columns = mds.Shard{Version: 2, Format: "mds", Names: []string{"n", "text", 
 	Encodings: []string{"int", "str", "bytes"}, Sizes: []*int64{size(8), nil, nil}}
 
 // shard returns a shard with samples of columns.
-func shard(texts ...string) []byte {
-	config := []byte("{}")
+func shard(texts ...string) []byte { return shardOf("{}", texts...) }
+
+// shardOf is shard with a configuration in the header.
+func shardOf(config string, texts ...string) []byte {
 	var samples [][]byte
 	for i, text := range texts {
 		s := little.AppendUint32(nil, uint32(len(text)))
@@ -38,7 +40,7 @@ func shard(texts ...string) []byte {
 		place += uint32(len(s))
 		b = little.AppendUint32(b, place)
 	}
-	return slices.Concat(b, config, bytes.Join(samples, nil))
+	return slices.Concat(b, []byte(config), bytes.Join(samples, nil))
 }
 
 // read returns the numbers and texts of a shard's samples.
@@ -167,13 +169,55 @@ func TestJSON_DecodesEveryEncoding(t *testing.T) {
 	}
 }
 
+// checkSkip checks that a shard that is read from a sample on gives the samples that reading from the beginning gives.
+func checkSkip(t *testing.T, data []byte, skip int64) {
+	whole, err := mds.OpenShard(bytes.NewReader(data))
+	if err != nil {
+		return
+	}
+	rest, err := mds.OpenShard(bytes.NewReader(data))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*mds.Reader{whole, rest} {
+		m.Want(slices.Repeat([]bool{true}, len(m.Shard().Names)), 1<<10)
+	}
+	at := func(offset int64) io.Reader {
+		return io.NewSectionReader(bytes.NewReader(data), offset, max(int64(len(data))-offset, 0))
+	}
+	if err := rest.Skip(skip, at); err != nil {
+		if skip >= 0 && skip <= whole.Shard().Samples {
+			t.Fatalf("skip %d of %d samples: %v", skip, whole.Shard().Samples, err)
+		}
+		return
+	}
+	for range skip {
+		if _, err := whole.Next(); err != nil {
+			return // an error before the sample
+		}
+	}
+	for {
+		want, wantErr := whole.Next()
+		got, err := rest.Next()
+		if fmt.Sprint(got, err) != fmt.Sprint(want, wantErr) {
+			t.Fatalf("after %d samples: %v, %v, want %v, %v", skip, got, err, want, wantErr)
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
 func FuzzShard(f *testing.F) {
 	f.Add(shard("one", "", "three"), int64(3))
 	f.Add(shard(), int64(0))
 	described := `{"column_encodings":["str"],"column_names":["text"],"column_sizes":[null],"format":"mds","version":2}`
+	config := `{"column_encodings":["int","str","bytes"],"column_names":["n","text","x"],` +
+		`"column_sizes":[8,null,null],"format":"mds","version":2}`
+	f.Add(shardOf(config, "one", "", "three", "four"), int64(2))
 	f.Add(slices.Concat(little.AppendUint32(nil, 0), little.AppendUint32(nil, uint32(8+len(described))),
 		[]byte(described)), int64(0))
-	f.Fuzz(func(_ *testing.T, data []byte, samples int64) {
+	f.Fuzz(func(t *testing.T, data []byte, samples int64) {
 		_ = mds.LooksLikeShard(data)
 		if m, err := mds.OpenShard(bytes.NewReader(data)); err == nil {
 			m.Want(make([]bool, len(m.Shard().Names)), 1<<10)
@@ -181,6 +225,7 @@ func FuzzShard(f *testing.F) {
 				_, err = m.Next() // must end without a panic
 			}
 		}
+		checkSkip(t, data, samples)
 		if samples < 0 || samples > 1<<20 {
 			return // refused with the index
 		}
