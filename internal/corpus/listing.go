@@ -193,11 +193,12 @@ func (l *Listing) openShard(ctx context.Context, x objects.Object, name string, 
 			return nil, true, nil
 		}
 	}
-	in, err = newObjectInput(x, l.options)
-	if err != nil {
+	o := l.options
+	o.Format = MDS
+	if in, err = newObjectInput(x, o); err != nil {
 		return nil, false, err
 	}
-	in.format, in.files[0].shard = MDS, &shard
+	in.files[0].shard = &shard
 	if file.Bytes != x.Size {
 		in.openErr = fmt.Errorf("read %s: it has %d bytes, %s states %d: it is cut off, or belongs to another index", x.URL,
 			x.Size, mds.IndexName, file.Bytes)

@@ -172,6 +172,17 @@ func listAndRead(t *testing.T, x server, data []byte) {
 			t.Errorf("from %d: %d bytes, %v", from, len(got), err)
 		}
 	}
+	r := s.ReaderAt(t.Context(), odd)
+	r.Want([][2]int64{{100, 200}, {1000, 2_000_000}})
+	for _, from := range []int64{2_500_000, 100, 1000, 0} {
+		part := make([]byte, 100)
+		if _, err := r.ReadAt(part, from); err != nil || !bytes.Equal(part, data[from:from+100]) {
+			t.Errorf("at %d: %v", from, err)
+		}
+	}
+	if err := r.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 func readThroughProxy(t *testing.T, x server, data []byte) {

@@ -38,8 +38,8 @@ func archive(t *testing.T, texts []string) []byte {
 	var b bytes.Buffer
 	for _, text := range texts {
 		z := gzip.NewWriter(&b)
-		_, err := fmt.Fprintf(z, "WARC/1.0\r\nWARC-Type: conversion\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n"+
-			"%s\r\n\r\n", len(text), text)
+		_, err := fmt.Fprintf(z, "WARC/1.0\r\nWARC-Type: conversion\r\nContent-Type: text/plain\r\n"+
+			"Content-Length: %d\r\n\r\n%s\r\n\r\n", len(text), text)
 		if err == nil {
 			err = z.Close()
 		}
