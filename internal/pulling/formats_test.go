@@ -32,6 +32,33 @@ func shard(texts []string) []byte {
 	return slices.Concat(b, []byte(config), samples)
 }
 
+// indexEntry returns the entry of a shard in an index.
+func indexEntry(name string, bytes, samples int) map[string]any {
+	return map[string]any{"version": 2, "format": "mds", "samples": samples, "zip_data": nil,
+		"column_names": []string{"text"}, "column_encodings": []string{"str"}, "column_sizes": []any{nil},
+		"raw_data": map[string]any{"basename": name, "bytes": bytes}}
+}
+
+func shardIndex(t *testing.T, entries []map[string]any) []byte {
+	t.Helper()
+	raw, err := json.Marshal(map[string]any{"version": 2, "shards": entries})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return raw
+}
+
+// bucket starts a server of S3.
+func bucket(t *testing.T) *objecttest.S3Double {
+	t.Helper()
+	s3 := objecttest.NewS3(t)
+	t.Setenv("AWS_ENDPOINT_URL", s3.URL)
+	t.Setenv("AWS_ACCESS_KEY_ID", "key")
+	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+	t.Setenv("AWS_REGION", "us-east-1")
+	return s3
+}
+
 // archive returns a web archive with a gzip member per record.
 func archive(t *testing.T, texts []string) []byte {
 	t.Helper()
@@ -53,11 +80,7 @@ func archive(t *testing.T, texts []string) []byte {
 // A puller of shards with their index and of web archives that is killed again and again stores each document once, in
 // order, and does not request an object again from its beginning.
 func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
-	s3 := objecttest.NewS3(t)
-	t.Setenv("AWS_ENDPOINT_URL", s3.URL)
-	t.Setenv("AWS_ACCESS_KEY_ID", "key")
-	t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
-	t.Setenv("AWS_REGION", "us-east-1")
+	s3 := bucket(t)
 	var want []string
 	var index []map[string]any
 	sizes, names := map[string]int{}, []string{"set/index.json"}
@@ -68,9 +91,7 @@ func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
 		}
 		name, data := fmt.Sprintf("set/shard.%05d.mds", i), shard(texts)
 		if i < 2 {
-			index = append(index, map[string]any{"version": 2, "format": "mds", "samples": len(texts), "zip_data": nil,
-				"column_names": []string{"text"}, "column_encodings": []string{"str"}, "column_sizes": []any{nil},
-				"raw_data": map[string]any{"basename": name[len("set/"):], "bytes": len(data)}})
+			index = append(index, indexEntry(name[len("set/"):], len(data), len(texts)))
 		} else {
 			name, data = fmt.Sprintf("web/%d.warc.gz", i), archive(t, texts)
 		}
@@ -78,11 +99,7 @@ func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
 		s3.Web.Put("/bucket/"+name, data)
 		want = append(want, texts...)
 	}
-	raw, err := json.Marshal(map[string]any{"version": 2, "shards": index})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s3.Web.Put("/bucket/set/index.json", raw)
+	s3.Web.Put("/bucket/set/index.json", shardIndex(t, index))
 	s := natstest.Start(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	docs := s.Store().Source("web", 1)
 	o := pulling.Options{BatchBytes: 64 << 10, From: []string{"s3://bucket/set/", "s3://bucket/web/*"}}
@@ -123,5 +140,25 @@ func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
 	}
 	if left := p.Status().LeftOut; left > 0 {
 		t.Errorf("%d entries are left out", left)
+	}
+}
+
+// A data set without one of its shards is not read, and read once the shard exists.
+func TestPuller_WaitsForMissingShard(t *testing.T) {
+	s3 := bucket(t)
+	first, second := shard([]string{"one"}), shard([]string{"two", "three"})
+	s3.Web.Put("/bucket/a.mds", first)
+	s3.Web.Put("/bucket/index.json", shardIndex(t, []map[string]any{indexEntry("a.mds", len(first), 1),
+		indexEntry("b.mds", len(second), 2)}))
+	docs := natstest.Start(t).Store().Source("web", 1)
+	p := start(t, docs, pulling.Options{From: []string{"s3://bucket/"}})
+	until(t, "the error", func() bool { return strings.Contains(p.Status().Trouble, "names the shard b.mds") })
+	if now := p.Status(); now.Documents > 0 || now.Objects > 0 {
+		t.Errorf("%+v", now)
+	}
+	s3.Web.Put("/bucket/b.mds", second)
+	until(t, "the end", func() bool { return p.Status().Complete })
+	if now := p.Status(); now.Documents != 3 || now.LeftOut != 0 || now.Trouble != "" {
+		t.Errorf("%+v", now)
 	}
 }
