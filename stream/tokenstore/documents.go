@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"loaderd/loader/docrecord"
 	"loaderd/loader/document"
 )
 
@@ -90,7 +91,7 @@ func (d *Documents) Get(sequence uint64) (x document.Document, traceparent strin
 	if ok {
 		*buffer = data[:0]
 		var err error
-		if x, traceparent, err = parseDocument(data, sequence); err != nil {
+		if x, traceparent, err = docrecord.Parse(data, sequence); err != nil {
 			d.store.reportDamage(d.folder, err)
 			ok = false
 		}
@@ -109,7 +110,7 @@ var buffers = sync.Pool{New: func() any { return new([]byte) }}
 // Put stores a used document, soon, unless the disk is too slow.
 func (d *Documents) Put(x *document.Document, traceparent string) {
 	buffer := buffers.Get().(*[]byte)
-	*buffer = appendDocument((*buffer)[:0], x, traceparent)
+	*buffer = docrecord.Append((*buffer)[:0], x, traceparent)
 	if !d.store.put(queued{d, x.Sequence, buffer}) {
 		buffers.Put(buffer)
 	}

@@ -1,4 +1,5 @@
-package tokenstore
+// Package docrecord encodes documents, for the token store and for other daemons of a run.
+package docrecord
 
 import (
 	"encoding/binary"
@@ -13,7 +14,7 @@ import (
 	"loaderd/packonline/similarity"
 )
 
-// A document in the token store. Numbers are unsigned varints unless another type is given.
+// An encoded document. Numbers are unsigned varints unless another type is given.
 //
 //	stored   when the stream stored it, i64 in nanoseconds since 1970
 //	id       u64
@@ -32,10 +33,10 @@ const (
 	isCut
 )
 
-var errDamagedDocument = errors.New("the document is damaged")
+var errDamaged = errors.New("the document is damaged")
 
-// appendDocument appends a document and its header traceparent to b. The document must be used and not be traced.
-func appendDocument(b []byte, d *document.Document, traceparent string) []byte {
+// Append appends a document and its header traceparent to b. The document must be used and not be traced.
+func Append(b []byte, d *document.Document, traceparent string) []byte {
 	w := encoder{b}
 	w.fixed64(uint64(d.Stored))
 	w.fixed64(d.ID)
@@ -76,8 +77,8 @@ func appendDocument(b []byte, d *document.Document, traceparent string) []byte {
 	return w.b
 }
 
-// parseDocument parses a document of appendDocument. The document shares no memory with b.
-func parseDocument(b []byte, sequence uint64) (d document.Document, traceparent string, err error) {
+// Parse parses a document of Append. The document shares no memory with b.
+func Parse(b []byte, sequence uint64) (d document.Document, traceparent string, err error) {
 	r := decoder{b: b}
 	d.Sequence, d.Stored, d.ID = sequence, int64(r.fixed64()), r.fixed64()
 	parts := r.number()
@@ -112,7 +113,7 @@ func parseDocument(b []byte, sequence uint64) (d document.Document, traceparent 
 		traceparent = r.text()
 	}
 	if r.failed || len(r.b) > 0 {
-		return document.Document{}, "", errDamagedDocument
+		return document.Document{}, "", errDamaged
 	}
 	return d, traceparent, nil
 }

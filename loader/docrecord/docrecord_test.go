@@ -1,4 +1,4 @@
-package tokenstore
+package docrecord_test
 
 import (
 	"math"
@@ -7,12 +7,13 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"loaderd/loader/docrecord"
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/packonline/similarity"
 )
 
-// fullDocument returns a document with a value in every field that the token store keeps.
+// fullDocument returns a document with a value in every field that is encoded.
 func fullDocument() document.Document {
 	weight, other := float32(0.25), float32(3)
 	hint := &similarity.Hint{Source: 7, Terms: []uint32{1, math.MaxUint32}, Path: []uint64{9, math.MaxUint64},
@@ -27,8 +28,8 @@ func fullDocument() document.Document {
 			PackingHints: plan.PackingHints{Hint: hint}}, {Length: 1, Skip: plan.SkipMasked}}}
 }
 
-// A stored document equals the document. The test fails for a new field of a document that is not stored.
-func TestCodec_RoundTrip(t *testing.T) {
+// A parsed document equals the document. The test fails for a new field of a document that is not encoded.
+func TestDocument_RoundTrip(t *testing.T) {
 	full := fullDocument()
 	requireFields(t, reflect.ValueOf(full), "Document", map[string]bool{
 		"Document.Source": true, "Document.Skip": true, // set by the run; only used documents are stored
@@ -40,8 +41,8 @@ func TestCodec_RoundTrip(t *testing.T) {
 	for name, d := range map[string]document.Document{"full": full, "narrow": narrow, "four bytes": wide,
 		"plain": {Sequence: 3, ID: 5, Content: document.Content{Tokens: []int32{1, 2}, Stored: 1}}} {
 		for _, traceparent := range []string{"", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"} {
-			b := appendDocument(nil, &d, traceparent)
-			got, parent, err := parseDocument(b, d.Sequence)
+			b := docrecord.Append(nil, &d, traceparent)
+			got, parent, err := docrecord.Parse(b, d.Sequence)
 			if err != nil || parent != traceparent {
 				t.Fatalf("%s: %q %v", name, parent, err)
 			}
@@ -49,7 +50,7 @@ func TestCodec_RoundTrip(t *testing.T) {
 				t.Errorf("%s: %s", name, diff)
 			}
 			for n := range b {
-				if _, _, err := parseDocument(b[:n], d.Sequence); err == nil {
+				if _, _, err := docrecord.Parse(b[:n], d.Sequence); err == nil {
 					t.Fatalf("%s: the first %d of %d bytes are a document", name, n, len(b))
 				}
 			}
@@ -89,17 +90,17 @@ func requireFields(t *testing.T, v reflect.Value, path string, except map[string
 	}
 }
 
-// Damaged data never panics, and data that is a document is stored again as the same document.
-func FuzzCodec(f *testing.F) {
+// Damaged data never panics, and data that is a document is encoded again as the same document.
+func FuzzDocument(f *testing.F) {
 	full := fullDocument()
-	f.Add(appendDocument(nil, &full, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
-	f.Add(appendDocument(nil, &document.Document{Content: document.Content{NarrowTokens: []uint16{1, 2}}}, ""))
+	f.Add(docrecord.Append(nil, &full, "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"))
+	f.Add(docrecord.Append(nil, &document.Document{Content: document.Content{NarrowTokens: []uint16{1, 2}}}, ""))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		d, traceparent, err := parseDocument(b, 1)
+		d, traceparent, err := docrecord.Parse(b, 1)
 		if err != nil {
 			return
 		}
-		again, parent, err := parseDocument(appendDocument(nil, &d, traceparent), 1)
+		again, parent, err := docrecord.Parse(docrecord.Append(nil, &d, traceparent), 1)
 		if err != nil || parent != traceparent || !cmp.Equal(comparable(d), comparable(again)) {
 			t.Fatalf("%v: %+v %+v", err, d, again)
 		}
