@@ -140,6 +140,13 @@ func (d *Documents) lookup(sequence uint64, buffer []byte) ([]byte, bool) {
 
 // Newest returns the largest sequence of a stored document.
 func (d *Documents) Newest() (sequence uint64, ok bool) {
+	if sequence, ok = d.newest(); !ok && d.refresh() {
+		sequence, ok = d.newest()
+	}
+	return sequence, ok
+}
+
+func (d *Documents) newest() (sequence uint64, ok bool) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, g := range d.segments {

@@ -132,6 +132,9 @@ func TestStore_IsSharedByProcesses(t *testing.T) {
 	a, b := documents(t, writer, identity("DOCS")), documents(t, reader, identity("DOCS"))
 	for sequence := uint64(1); sequence <= 100; sequence++ {
 		a.Put(doc(sequence, 50), "")
+		if sequence == 1 {
+			await(t, "newest document of another process", func() bool { _, ok := b.Newest(); return ok })
+		}
 		if sequence%25 == 0 {
 			await(t, "document of another process", func() bool { return has(b, sequence) })
 		}
