@@ -13,14 +13,17 @@ import (
 
 const (
 	// gcPercent is the daemon's GOGC, in percent. Most of its heap are caches that stay allocated. With the default of
-	// 100 the process would grow to twice their limits.
-	gcPercent = 50
+	// 100 the process would grow to twice their limits. It is larger, at most maxGCPercent, while less than gcHeadroom
+	// bytes could be allocated between two collections: those of a small heap would take much of the CPU time.
+	gcPercent    = 50
+	maxGCPercent = 400
+	gcHeadroom   = 32 << 20
 	// baseMemory is what a lightly used daemon needs in addition to the memory that is configured in bytes: the message
 	// blocks of the NATS server, network buffer pools, and the planner. Unused cache capacity serves as the garbage
 	// collector's headroom.
 	baseMemory = 64 << 20
 	// memoryLimitInterval is the interval at which the limit is adapted to the memory in use.
-	memoryLimitInterval = time.Second
+	memoryLimitInterval = 250 * time.Millisecond
 	// memoryReturnInterval is the minimum interval at which an idle daemon returns memory to the system.
 	memoryReturnInterval = time.Minute
 )
@@ -29,8 +32,9 @@ const (
 // it. The limit grows with the live heap: many readers, a large planner or large documents use more memory, but never
 // cause continuous collection. GOGC and GOMEMLIMIT in the environment take precedence.
 func limitMemory(c config.Config) (end func()) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(gcPercent)
+	percent, fixedPercent := maxGCPercent, os.Getenv("GOGC") != ""
+	if !fixedPercent {
+		debug.SetGCPercent(percent)
 	}
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -49,7 +53,12 @@ func limitMemory(c config.Config) (end func()) {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				debug.SetMemoryLimit(memoryLimit(least, int64(runtimeMetric("/gc/heap/live:bytes"))))
+				live := int64(runtimeMetric("/gc/heap/live:bytes"))
+				debug.SetMemoryLimit(memoryLimit(least, live))
+				if next := percentFor(live); !fixedPercent && next != percent {
+					percent = next
+					debug.SetGCPercent(percent)
+				}
 				if idle.canReturnMemory(runtimeMetric("/gc/cycles/total:gc-cycles"), time.Now()) {
 					debug.FreeOSMemory()
 				}
@@ -65,6 +74,15 @@ func limitMemory(c config.Config) (end func()) {
 
 // memoryLimit returns the soft limit: at least least, and at least a third more than the live heap.
 func memoryLimit(least, live int64) int64 { return max(least, live+live/3) }
+
+// percentFor returns GOGC for a live heap: gcPercent, doubled while the headroom is smaller than gcHeadroom.
+func percentFor(live int64) int {
+	percent := gcPercent
+	for percent < maxGCPercent && live*int64(percent)/100 < gcHeadroom {
+		percent *= 2
+	}
+	return percent
+}
 
 // idleDetector detects that a daemon is almost idle: the garbage collector has not run since the last check. It will
 // then not run for long, and memory used by the start or by a burst stays allocated until it is returned to the system.

@@ -44,6 +44,18 @@ func TestMemoryLimit_FollowsLiveHeap(t *testing.T) {
 	}
 }
 
+// A small heap has a larger GOGC, so that it is not collected often.
+func TestPercentFor_KeepsHeadroom(t *testing.T) {
+	for _, x := range []struct {
+		live int64
+		want int
+	}{{0, maxGCPercent}, {8 << 20, 400}, {16 << 20, 200}, {33 << 20, 100}, {64 << 20, gcPercent}, {1 << 40, gcPercent}} {
+		if got := percentFor(x.live); got != x.want {
+			t.Errorf("%d bytes: %d, want %d", x.live, got, x.want)
+		}
+	}
+}
+
 // Memory is returned if no collection has run between two checks, and not again within a minute.
 func TestIdleDetector_ReturnsMemoryOncePerMinute(t *testing.T) {
 	now := time.Now()
