@@ -302,3 +302,17 @@ func (w *words) Publish(b []byte) error {
 	w.all = append(w.all, b)
 	return nil
 }
+
+// A daemon recognizes its heartbeats without decoding them, and no others.
+func TestHeartbeats_IsOwn(t *testing.T) {
+	for of, want := range map[string]bool{"host/1/a": true, "host/1/ab": false, "host/1/": false, "": false} {
+		encoded, err := heartbeat{Daemon: of}.encode(nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := heartbeats{setup: leader.Setup{Backends: backend.Backends{Daemon: "host/1/a"}}}
+		if got := b.isOwn(encoded); got != want {
+			t.Errorf("%q: %v", of, got)
+		}
+	}
+}

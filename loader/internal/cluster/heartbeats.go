@@ -103,6 +103,9 @@ func (b *heartbeats) publish(h heartbeat) int {
 
 // receive processes the heartbeat of another daemon.
 func (b *heartbeats) receive(encoded []byte) {
+	if b.isOwn(encoded) {
+		return
+	}
 	h, err := decodeHeartbeat(encoded)
 	if err != nil || h.Daemon == b.setup.Backends.Daemon {
 		return
@@ -131,6 +134,14 @@ func (b *heartbeats) receive(encoded []byte) {
 			waiting.Signal(b.planGrew)
 		}
 	}
+}
+
+// isOwn reports, without decoding it, whether this daemon has encoded a heartbeat: the bus returns all of them.
+func (b *heartbeats) isOwn(encoded []byte) bool {
+	const first = `{"daemon":"`
+	name := b.setup.Backends.Daemon
+	return len(encoded) > len(first)+len(name) && string(encoded[:len(first)]) == first &&
+		string(encoded[len(first):len(first)+len(name)]) == name && encoded[len(first)+len(name)] == '"'
 }
 
 // maxRequestedStep returns the furthest step that a reader of any daemon can have requested by now. A daemon rejects
