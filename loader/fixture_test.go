@@ -268,7 +268,8 @@ func (w *fixture) edgesOf() backend.Backends {
 
 // beginning returns the backends for a new fork or copy.
 func (w *fixture) beginning(lowWatermarks backend.LowWatermarks) backend.Backends {
-	return backend.Backends{Sources: onlySource{w.docs, lowWatermarks}, Plan: w.plan, Checkpoints: w.checkpoints}
+	return backend.Backends{Sources: onlySource{Documents: w.docs, LowWatermarks: lowWatermarks}, Plan: w.plan,
+		Checkpoints: w.checkpoints}
 }
 
 func (w *fixture) open(t *testing.T) (*loader.Run, error) {

@@ -17,7 +17,7 @@ import (
 func purging(c runconfig.Config) (*fixture, *memLowWatermarks) {
 	w := newFixture(c)
 	lowWatermarks := &memLowWatermarks{docs: w.docs}
-	w.edges = func(e *backend.Backends) { e.Sources = onlySource{w.docs, lowWatermarks} }
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: w.docs, LowWatermarks: lowWatermarks} }
 	w.options.Retention, w.options.CacheBytes = backend.RetentionPurge, 0
 	return w, lowWatermarks
 }

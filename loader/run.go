@@ -97,8 +97,9 @@ func Open(ctx context.Context, name string, c runconfig.Config, o backend.Option
 	f.PullStatus = e.PullStatus
 	setup := leader.Setup{Name: name, Config: c, Options: o, Backends: e, Streams: streams, Log: log, View: view,
 		Observer: f.Assembler}
-	coordinator := cluster.New(setup, f.Ranks)
+	coordinator := cluster.New(setup, f.Ranks, f.Assembler)
 	f.Leader = coordinator
+	f.Assembler.SetPeer(coordinator.Documents())
 	if err := coordinator.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}

@@ -44,15 +44,15 @@ type Stats struct {
 	QueueRows    int                 `json:"queue_rows"`
 	Capacity     planner.Capacity    `json:"capacity"` // of pool, held rows and queues
 	Queues       []planner.QueueStat `json:"queues"`   // by bucket
-	// minimum number before the next step is planned; see planner.Shortage
-	RowsNeeded   int    `json:"rows_needed"`
-	RowsReady    int    `json:"rows_ready"` // of the rows needed
-	MaxWait      int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
+	RowShortage
+	MaxWait      int64  `json:"wait_max"` // maximum number of documents that arrived while a row waited for its step
 	Cursor       uint64 `json:"cursor"`
 	LowWatermark uint64 `json:"low_watermark"`
 	CacheBytes   int64  `json:"cache_bytes"`
 	CacheHits    int64  `json:"cache_hits"`
 	CacheMisses  int64  `json:"cache_misses"`
+	// Exchange counts the documents exchanged with other daemons.
+	Exchange state.DocumentExchange `json:"exchange"`
 	// stored in the streams of the run, as far as the leader has observed
 	Published uint64                `json:"published_documents"`
 	Source    document.SourceStatus `json:"source"`
@@ -65,6 +65,12 @@ type Stats struct {
 	// PackingCounters has the counters of the packing method: for splice, how rows ended, see
 	// docs/explanation/splice.md. It must not be changed.
 	PackingCounters map[string]int64 `json:"packing,omitempty"`
+}
+
+// RowShortage is the number of rows before the next step is planned; see planner.Shortage.
+type RowShortage struct {
+	RowsNeeded int `json:"rows_needed"` // minimum
+	RowsReady  int `json:"rows_ready"`  // of these
 }
 
 // Stats returns the current statistics.
@@ -84,14 +90,14 @@ func (r *Run) Stats() Stats {
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces),
 		PoolTokens: p.Pool.Tokens,
 		WindowRows: p.WindowRows, QueueRows: p.QueuedRows, Capacity: p.Capacity, Queues: p.Queues,
-		RowsNeeded: p.Shortage.Needed,
-		RowsReady:  p.Shortage.Packed, MaxWait: p.Counts.WaitMax,
+		RowShortage: RowShortage{RowsNeeded: p.Shortage.Needed, RowsReady: p.Shortage.Packed}, MaxWait: p.Counts.WaitMax,
 		Cursor: p.Cursor.Last(), LowWatermark: p.LowWatermark.Next(), StreamProblem: from.StreamProblem,
 		Published: from.PublishedDocuments(), PackingCounters: p.PackingCounters,
 		Streams: from.StreamFills, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}
+	s.Exchange = r.coordinator.Documents().Stats()
 	s.CacheBytes, s.CacheHits, s.CacheMisses = r.follower.Assembler.Stats()
 	slices.SortFunc(s.Readers, func(a, b state.ReaderStat) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),

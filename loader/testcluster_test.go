@@ -22,10 +22,12 @@ type testCluster struct {
 	ears    map[int]func([]byte)
 	answers map[int]func(context.Context, []byte) []byte
 	next    int
-	deaf    bool          // heartbeats are lost
-	blinded bool          // a daemon lost the lease without noticing
-	mute    bool          // the next response is lost, and its sender has lost leadership
-	notices time.Duration // delay until a daemon's lease reports the loss
+	deaf    bool // heartbeats are lost
+	blinded bool // a daemon lost the lease without noticing
+	mute    bool // the next response is lost, and its sender has lost leadership
+	// documents changes the answer to a request for documents; nil leaves it
+	documents func(answer []byte) ([]byte, error)
+	notices   time.Duration // delay until a daemon's lease reports the loss
 }
 
 func newTestCluster() *testCluster {
@@ -147,6 +149,13 @@ func (c *testCluster) Request(ctx context.Context, question []byte) ([]byte, err
 	}
 	answer := all[rand.IntN(len(all))](ctx, question)
 	c.mu.Lock()
+	if change := c.documents; question[0] != '{' {
+		c.mu.Unlock()
+		if change != nil {
+			return change(answer)
+		}
+		return answer, nil
+	}
 	mute := c.mute
 	c.mute = false
 	c.mu.Unlock()

@@ -188,8 +188,15 @@ var metrics = append(skipMetrics(), []metric{
 	}),
 	counter("cache_hits_total", "Documents of steps found in the cache, including those read ahead.",
 		func(s metricSnapshot) float64 { return float64(s.CacheHits) }),
-	counter("cache_misses_total", "Documents of steps missing in the cache, and read from the token store or the stream.",
+	counter("cache_misses_total",
+		"Documents of steps missing in the cache, and read from the token store, the leader or the stream.",
 		func(s metricSnapshot) float64 { return float64(s.CacheMisses) }),
+	counter("exchange_sent_total", "Documents sent to other daemons of the run, which need not read and tokenize them.",
+		func(s metricSnapshot) float64 { return float64(s.Exchange.Sent) }),
+	counter("exchange_received_total", "Documents received from the leader's memory instead of the stream.",
+		func(s metricSnapshot) float64 { return float64(s.Exchange.Received) }),
+	counter("exchange_failed_total", "Requests for documents without a valid answer of the leader in time.",
+		func(s metricSnapshot) float64 { return float64(s.Exchange.Failed) }),
 }...)
 
 // bucketMetric is a metric with one value per bucket.

@@ -48,7 +48,7 @@ func (s *sourceOpener) Open(ctx context.Context, name string, c mixture.Source) 
 	}
 	s.openLogs = append(s.openLogs, docs)
 	s.dead.Add(store, name)
-	return backend.Stream{Documents: docs, LowWatermarks: lowWatermarks}, nil
+	return backend.Stream{Documents: docs, LowWatermarks: lowWatermarks, Stored: docstream.Stored(docs)}, nil
 }
 
 // DeadLetters returns the dead letters of all sources.

@@ -3,6 +3,7 @@ package assembly
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -42,6 +43,21 @@ func (a *Assembler) SetNeeded(step uint64) { a.refetcher.cache.setNeeded(step) }
 // needs maps documents to the steps that need them. Documents that cannot be read now are left out.
 func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
 	return a.refetcher.fetchMany(ctx, refs, needs)
+}
+
+// SetPeer sets a daemon that may have documents. It must be called before the assembler is used.
+func (a *Assembler) SetPeer(p Peer) { a.refetcher.peer = p }
+
+// ViewContent calls f with the content of a cached document, which stays unchanged until f returns. It returns false if
+// the document is not cached.
+func (a *Assembler) ViewContent(ref uint64, f func(document.Content)) bool {
+	x := a.refetcher.cache.lend(ref)
+	if x == nil {
+		return false
+	}
+	f(x.content)
+	a.refetcher.cache.release([]*cacheEntry{x})
+	return true
 }
 
 // Touch records that a step needs a document, and makes it the most recently used one. It returns its size in bytes;
@@ -171,6 +187,16 @@ func (b *Batch) setWeights(texts map[uint64]document.Content) {
 	}
 }
 
+// borrow adds the content of a document from the cache to texts. It returns false if x is nil.
+func (b *Batch) borrow(x *cacheEntry, texts map[uint64]document.Content) bool {
+	if x == nil {
+		return false
+	}
+	texts[x.document] = x.content
+	b.borrowed = append(b.borrowed, x)
+	return true
+}
+
 // fetchContents returns the content of every document of the batch. Cached content is borrowed from the cache.
 func (a *Assembler) fetchContents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
 	named := 0
@@ -182,18 +208,14 @@ func (a *Assembler) fetchContents(ctx context.Context, b *Batch) (map[uint64]doc
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {
-			if _, ok := texts[p.Doc]; ok {
-				continue
-			}
-			x := b.cache.acquire(p.Doc)
-			if x == nil {
+			if _, ok := texts[p.Doc]; !ok && !b.borrow(b.cache.acquire(p.Doc), texts) {
 				missing = append(missing, p.Doc)
 				texts[p.Doc] = document.Content{}
-				continue
 			}
-			texts[p.Doc] = x.content
-			b.borrowed = append(b.borrowed, x)
 		}
+	}
+	if len(missing) > 0 && a.refetcher.fetchNearby(ctx, missing, b.Step) {
+		missing = slices.DeleteFunc(missing, func(d uint64) bool { return b.borrow(b.cache.borrow(d), texts) })
 	}
 	fetched := make([]document.Content, len(missing))
 	g, ctx := errgroup.WithContext(ctx)

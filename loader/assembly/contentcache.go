@@ -22,6 +22,7 @@ type contentCache struct {
 	usage    usageTracker
 	hits     int64
 	misses   int64
+	lending  bool // other daemons request documents
 }
 
 // cacheEntry is a document in the cache.
@@ -47,6 +48,8 @@ const (
 	// unneededShare is the inverse of the part of the bound that unneeded documents may use. They serve ranks that restart
 	// a few steps back.
 	unneededShare = 32
+	// lendingShare is the same for a daemon whose documents other daemons have requested: their readers may be behind.
+	lendingShare = 4
 )
 
 // cost returns a document's size in bytes.
@@ -108,6 +111,25 @@ func (c *contentCache) acquire(document uint64) *cacheEntry {
 	x.class.moveToFront(x)
 	x.borrowers++
 	return x
+}
+
+// borrow returns a document as acquire does, but counts it neither as a hit nor as used.
+func (c *contentCache) borrow(document uint64) *cacheEntry {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	x := c.entries[document]
+	if x != nil {
+		x.borrowers++
+	}
+	return x
+}
+
+// lend returns a document as acquire does, for another daemon.
+func (c *contentCache) lend(document uint64) *cacheEntry {
+	c.mu.Lock()
+	c.lending = true
+	c.mu.Unlock()
+	return c.borrow(document)
 }
 
 // release returns documents from lend, including those that were evicted meanwhile.
@@ -188,7 +210,11 @@ func (c *contentCache) classify(x *cacheEntry) {
 
 // evict evicts documents until the bounds hold, but never newest.
 func (c *contentCache) evict(newest *cacheEntry) {
-	for c.unneeded.bytes > c.limit/unneededShare && c.evictFrom(&c.unneeded, newest) {
+	share := int64(unneededShare)
+	if c.lending {
+		share = lendingShare
+	}
+	for c.unneeded.bytes > c.limit/share && c.evictFrom(&c.unneeded, newest) {
 	}
 	for c.needed.bytes+c.unneeded.bytes > c.limit && (c.evictFrom(&c.unneeded, newest) || c.evictFrom(&c.needed, newest)) {
 	}

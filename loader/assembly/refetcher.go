@@ -2,6 +2,7 @@ package assembly
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -16,9 +17,18 @@ type refetcher struct {
 	docs  *planview.Streams
 	cache *contentCache
 	limit time.Duration // time limit for reading one document
+	peer  Peer          // nil: none
 
 	mu           sync.Mutex
 	pendingReads map[uint64]*pendingRead
+}
+
+// Peer is another daemon, which may have documents in memory.
+type Peer interface {
+	// Ready reports whether documents may be requested now.
+	Ready() bool
+	// Fetch calls f with each of the documents, in ascending order, that the other daemon sends within a short time.
+	Fetch(ctx context.Context, refs []uint64, f func(ref uint64, c document.Content))
 }
 
 // pendingRead is the pending read of a document.
@@ -92,10 +102,43 @@ func (a *refetcher) readContent(ctx context.Context, sequence uint64, c *pending
 // documents to the steps that need them. It leaves out documents that it cannot read; a later read returns the
 // reason.
 func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
-	claims := map[uint64]*pendingRead{}
-	var wanted []uint64
+	r := a.claimMany(sequences, func(sequence uint64) uint64 { return needs[sequence] })
+	defer r.abandon()
+	if a.peer != nil && a.peer.Ready() {
+		r.fetchNearby(ctx)
+	}
+	return a.docs.Refetch(ctx, r.wanted, func(d document.Document) {
+		if d.Skip == "" { // otherwise not used by any plan
+			r.finish(d.Sequence, d.Content)
+		}
+	})
+}
+
+// fetchNearby reads documents that a step needs into the cache, as far as the local disk or another daemon has them. It
+// returns false if no daemon may be asked.
+func (a *refetcher) fetchNearby(ctx context.Context, sequences []uint64, step uint64) bool {
+	if a.peer == nil || !a.peer.Ready() {
+		return false
+	}
+	r := a.claimMany(slices.Sorted(slices.Values(sequences)), func(uint64) uint64 { return step })
+	defer r.abandon()
+	r.fetchNearby(ctx)
+	return true
+}
+
+// bulkRead is the pending read of several documents.
+type bulkRead struct {
+	refetcher *refetcher
+	claims    map[uint64]*pendingRead
+	wanted    []uint64 // not yet read, ascending
+}
+
+// claimMany begins to read documents, except those that are cached or being read. step returns the step that needs a
+// document. The caller must call abandon.
+func (a *refetcher) claimMany(sequences []uint64, step func(sequence uint64) uint64) *bulkRead {
+	r := &bulkRead{refetcher: a, claims: map[uint64]*pendingRead{}}
 	for _, sequence := range sequences {
-		c, mine := a.claimRead(sequence, needs[sequence])
+		c, mine := a.claimRead(sequence, step(sequence))
 		if !mine {
 			continue
 		}
@@ -103,22 +146,37 @@ func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map
 			a.finishRead(sequence, c)
 			continue
 		}
-		claims[sequence] = c
-		wanted = append(wanted, sequence)
+		r.claims[sequence] = c
+		r.wanted = append(r.wanted, sequence)
 	}
-	defer func() {
-		for sequence, c := range claims {
-			if !c.performed {
-				a.finishRead(sequence, c)
-			}
+	return r
+}
+
+// fetchNearby reads the documents that the local disk or another daemon has.
+func (r *bulkRead) fetchNearby(ctx context.Context) {
+	r.wanted = slices.DeleteFunc(r.wanted, func(sequence uint64) bool {
+		content, ok := r.refetcher.docs.Stored(ctx, sequence)
+		if ok {
+			r.finish(sequence, content)
 		}
-	}()
-	return a.docs.Refetch(ctx, wanted, func(d document.Document) {
-		if d.Skip != "" { // not used by any plan
-			return
-		}
-		c := claims[d.Sequence]
-		c.content, c.performed = d.Content, true
-		a.finishRead(d.Sequence, c)
+		return ok
 	})
+	r.refetcher.peer.Fetch(ctx, r.wanted, r.finish)
+	r.wanted = slices.DeleteFunc(r.wanted, func(sequence uint64) bool { return r.claims[sequence].performed })
+}
+
+// finish ends the read of a document.
+func (r *bulkRead) finish(sequence uint64, content document.Content) {
+	c := r.claims[sequence]
+	c.content, c.performed = content, true
+	r.refetcher.finishRead(sequence, c)
+}
+
+// abandon ends the reads of documents that were not read.
+func (r *bulkRead) abandon() {
+	for sequence, c := range r.claims {
+		if !c.performed {
+			r.refetcher.finishRead(sequence, c)
+		}
+	}
 }

@@ -11,6 +11,9 @@ import (
 type Stream struct {
 	Documents     document.Documents
 	LowWatermarks LowWatermarks // may be nil: no documents are purged
+	// Stored returns the content of a document from a cache on the local disk; false if it is not there. It is nil without
+	// such a cache.
+	Stored func(ctx context.Context, sequence uint64) (document.Content, bool)
 }
 
 // Sources opens the streams of a run.

@@ -154,6 +154,15 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 	return x.Documents.Content(ctx, sequence)
 }
 
+// Stored returns the content of a document by its plan reference, if a cache on the local disk has it.
+func (s *Streams) Stored(ctx context.Context, ref uint64) (document.Content, bool) {
+	x, sequence, err := s.streamOf(ctx, ref)
+	if err != nil || x.Stored == nil {
+		return document.Content{}, false
+	}
+	return x.Stored(ctx, sequence)
+}
+
 // PackingHints returns the documents of a message, by its plan reference, with their packing hints.
 func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
 	x, sequence, err := s.streamOf(ctx, ref)

@@ -123,6 +123,17 @@ func (s *storedDocuments) read(ctx context.Context, sequence uint64) (d document
 	return s.load(sequence)
 }
 
+// Stored returns a function that returns the content of a document of l from the token store; nil without a store.
+func Stored(l *Log) func(ctx context.Context, sequence uint64) (document.Content, bool) {
+	if l.stored.documents == nil {
+		return nil
+	}
+	return func(ctx context.Context, sequence uint64) (document.Content, bool) {
+		d, ok := l.stored.read(ctx, sequence)
+		return d.Content, ok
+	}
+}
+
 // deliver calls f with each stored document, and returns the sequences of the others.
 func (s *storedDocuments) deliver(ctx context.Context, sequences []uint64,
 	f func(document.Document)) (others []uint64) {

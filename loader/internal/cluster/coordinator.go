@@ -28,10 +28,12 @@ type Coordinator struct {
 	requester  *requester
 	follower   *planFollower
 	connection *connection
+	documents  *Documents
 }
 
-// New returns the coordinator of a daemon. The leader is created from s, and r registers the daemon's readers.
-func New(s leader.Setup, r *ranks.Registry) *Coordinator {
+// New returns the coordinator of a daemon. The leader is created from s, r registers the daemon's readers, and other
+// daemons may request the documents of cache.
+func New(s leader.Setup, r *ranks.Registry, cache ContentCache) *Coordinator {
 	remote := newRemoteLeader(s.View)
 	leadership := &leadership{setup: s, remote: remote}
 	demands := newDemands(s.Options, s.View, leadership.setDemand)
@@ -44,9 +46,17 @@ func New(s leader.Setup, r *ranks.Registry) *Coordinator {
 		},
 		follower: &planFollower{setup: s, leadership: leadership, remote: remote, planGrew: grew},
 	}
-	c.requester = &requester{setup: s, leadership: leadership, length: c.Length}
+	c.documents = &Documents{view: s.View, leadership: leadership, remote: remote, cache: cache,
+		answers: make(chan struct{}, maxDocumentAnswers)}
+	if s.Backends.Bus != nil {
+		c.documents.request = s.Backends.Bus.Request
+	}
+	c.requester = &requester{setup: s, leadership: leadership, length: c.Length, documents: c.documents}
 	return c
 }
+
+// Documents returns the exchange of documents with the other daemons.
+func (c *Coordinator) Documents() *Documents { return c.documents }
 
 // Open prepares a leader, which reads the plan. It returns an error for a plan that this process could not continue.
 func (c *Coordinator) Open(ctx context.Context) error {

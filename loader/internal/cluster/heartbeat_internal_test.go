@@ -38,7 +38,7 @@ func listener() *Coordinator {
 	}
 	e := backend.Backends{Daemon: "me", Log: slog.New(slog.DiscardHandler)}
 	s := leader.Setup{Name: "run", Options: o, Backends: e, Streams: planview.NewStreams(e, v), Log: e.Log, View: v}
-	return New(s, ranks.New())
+	return New(s, ranks.New(), nil)
 }
 
 // termLog is a plan log whose second record begins the term of a daemon.

@@ -101,6 +101,13 @@ func (r *remoteLeader) address() string {
 	return r.lastReport.FlightAddress
 }
 
+// isPresent reports whether a report of the leader was received recently.
+func (r *remoteLeader) isPresent() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.hasReport && time.Since(r.received) < state.HeartbeatTimeout
+}
+
 // length returns the run's length according to the last report.
 func (r *remoteLeader) length() *state.Length {
 	r.mu.Lock()

@@ -47,10 +47,14 @@ type requester struct {
 	setup      leader.Setup
 	leadership *leadership
 	length     func() *state.Length // of the run
+	documents  *Documents
 }
 
 // handleRequest answers the request of another daemon.
 func (r *requester) handleRequest(ctx context.Context, b []byte) []byte {
+	if len(b) > 0 && b[0] == documentMessage {
+		return r.documents.answer(ctx, b[1:])
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.setup.Options.StallTimeout)
 	defer cancel()
 	var out response
