@@ -14,8 +14,10 @@ import (
 const (
 	// documentTimeout is how long a follower waits for an answer with documents.
 	documentTimeout = 250 * time.Millisecond
-	// documentPause is how long a follower requests no documents after a request has failed.
+	// documentPause is how long a follower requests no documents after a request has failed. It doubles with each further
+	// failure, maxDoublings times.
 	documentPause = time.Second
+	maxDoublings  = 6
 	// absentDocuments is the number of consecutive documents that the leader does not have, after which a follower
 	// requests none for absentPause.
 	absentDocuments = 64
@@ -45,9 +47,10 @@ type Documents struct {
 	received   atomic.Int64
 	failed     atomic.Int64
 
-	mu     sync.Mutex
-	paused time.Time // no requests until then
-	absent int       // consecutive documents that the leader did not have
+	mu       sync.Mutex
+	paused   time.Time // no requests until then
+	failures int       // consecutive failed requests
+	absent   int       // consecutive documents that the leader did not have
 }
 
 // Stats returns how many documents this daemon has sent and received, and how many of its requests have failed.
@@ -98,9 +101,12 @@ func (d *Documents) fetch(ctx context.Context, refs []uint64, f func(ref uint64,
 	d.received.Add(int64(found))
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err != nil && ctx.Err() == nil {
+	if err == nil {
+		d.failures = 0
+	} else if ctx.Err() == nil {
 		d.failed.Add(1)
-		d.paused = time.Now().Add(documentPause)
+		d.paused = time.Now().Add(documentPause << min(d.failures, maxDoublings))
+		d.failures++
 	}
 	if d.absent += covered; found > 0 {
 		d.absent = 0

@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -98,6 +100,48 @@ func TestDocuments_Refuses(t *testing.T) {
 }
 
 type noElector struct{ backend.Elector }
+
+// A follower whose requests fail sends fewer and fewer, and continues after an answer.
+func TestDocuments_PausesAfterFailures(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, requests, fail := exchange("f", cached{1: tokens(10, 1)}), 0, true
+		follower := &Documents{view: d.view, leadership: &leadership{setup: leader.Setup{
+			Backends: backend.Backends{Elector: &noElector{}}}}, remote: newRemoteLeader(d.view)}
+		follower.request = func(ctx context.Context, b []byte) ([]byte, error) {
+			if requests++; fail {
+				return nil, nil
+			}
+			return d.answer(ctx, b[1:]), nil
+		}
+		fetch := func() (found bool) {
+			follower.remote.hasReport, follower.remote.received = true, time.Now()
+			follower.Fetch(t.Context(), []uint64{1}, func(uint64, document.Content) { found = true })
+			return found
+		}
+		for range 60 {
+			if fetch() {
+				t.Fatal("a document without an answer")
+			}
+			time.Sleep(time.Second)
+		}
+		if requests < 5 || requests > 7 {
+			t.Errorf("%d requests within a minute", requests)
+		}
+		fail = false
+		time.Sleep(documentPause << maxDoublings)
+		for range 3 {
+			if !fetch() {
+				t.Error("no document")
+			}
+		}
+		fail = true
+		fetch()
+		time.Sleep(documentPause)
+		if before := requests; fetch() || requests != before+1 {
+			t.Error("no request after a single failure")
+		}
+	})
+}
 
 // Any bytes are either refused or documents that were requested.
 func FuzzDocumentAnswer(f *testing.F) {
