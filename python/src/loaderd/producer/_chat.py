@@ -16,9 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from loaderd.producer._chat_turns import written
+from loaderd.producer._dropped import OnDropped, dropped
 from loaderd.producer._errors import InvalidDocumentError
+from loaderd.producer._loss import Part
 from loaderd.producer._source import fingerprint_of
 from loaderd.producer._text_split import Tokenized, split
+from loaderd.producer._token_borders import token_borders
 
 _MARK = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
@@ -72,6 +75,7 @@ class Chat:
         end_loss: bool | None = None,
         refuse_special: bool = False,
         as_tokens: bool = False,
+        on_dropped: OnDropped | None = None,
         **arguments: Any,
     ) -> None:
         """Creates a builder of documents.
@@ -88,6 +92,8 @@ class Chat:
                 not.
             as_tokens: Whether a document is the tokens. These are always correct, and only runs of this tokenizer, by
                 its fingerprint, accept them.
+            on_dropped: Called with the texts of a chat that its rendered text does not contain, such as tool calls that
+                the template ignores. An InvalidDocumentError that it raises rejects the chat.
             **arguments: Arguments of the template, such as `enable_thinking=False`. A template that writes today's date
                 renders another document of the same chat tomorrow: pass it the date (`date_string="26 Jul 2024"`).
 
@@ -114,6 +120,9 @@ class Chat:
             )
         self.tokenizer = tokenizer
         self._exact = _with_exact_offsets(tokenizer)
+        self._borders = token_borders(tokenizer)
+        self._names = dict(tokenizer.special_tokens_map)
+        self._on_dropped = on_dropped
         self.template = template
         self.as_tokens = as_tokens
         self._turns, self._roles, self._end_loss = turns, frozenset(roles), end_loss
@@ -158,15 +167,20 @@ class Chat:
         return str(fingerprint_of(self.tokenizer))
 
     def __call__(
-        self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None
+        self,
+        messages: object,
+        tools: object = None,
+        arguments: Mapping[str, Any] | None = None,
+        loss_from: int = 0,
     ) -> dict[str, Any]:
         """Returns the document of a chat.
 
         Args:
-            messages: Dicts with `role` and usually `content`.
+            messages: Dicts with `role` and usually `content`. An assistant's message with a `weight` of 0 has no loss.
             tools: The tools that the template offers, as objects or as one JSON text, the form in which datasets store
                 them.
             arguments: Additional arguments of the template.
+            loss_from: The number of messages at the beginning that have no loss, those of a prompt.
 
         Returns:
             {"parts"}, or with `as_tokens` {"ids", "loss"}.
@@ -179,19 +193,29 @@ class Chat:
             tools = json.loads(tools) if isinstance(tools, str) else tools
         except ValueError as error:
             raise InvalidDocumentError(f"tools is a str that is not JSON: {error}") from None
-        given = {"tools": tools, "chat_template": self.template, **self._arguments, **(arguments or {})}
+        learnt = _learnt(chat, loss_from)
         try:
-            whole = self._tokenized(chat, given)
+            text, spans, marked = self._rendered(chat, tools, {**self._arguments, **(arguments or {})}, learnt)
+            if self._on_dropped is not None and (found := dropped(text, chat, tools)):
+                self._on_dropped(found)
+            text.encode()  # raises an error for unpaired surrogates
+            if not self.as_tokens and self._borders is not None:
+                parts = self._borders.cut(text, _last_span(spans) if marked and self._turns == "last" else spans)
+                if parts is not None:
+                    return {"parts": self._with_end(parts)}
+            whole = self._tokenized(text, spans, marked)
         except InvalidDocumentError:
             raise
         except Exception as error:  # templates may raise any exception
             raise InvalidDocumentError(f"cannot render the chat template: {type(error).__name__}: {error}") from error
         if self.as_tokens:
             return {"ids": whole.ids, "loss": whole.loss}
-        parts = split(whole, self._encode)
+        return {"parts": self._with_end(split(whole, self._encode))}
+
+    def _with_end(self, parts: list[Part]) -> list[Part]:
         if self._end_loss not in (None, parts[-1]["loss"]):
-            parts.append({"text": "", "loss": self._end_loss})
-        return {"parts": parts}
+            parts.append({"text": "", "loss": bool(self._end_loss)})
+        return parts
 
     def _checked(self, messages: object, arguments: object) -> list[dict[str, Any]]:
         if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
@@ -212,21 +236,25 @@ class Chat:
             )
         return [dict(message) for message in messages]
 
-    def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:
-        apply = self._exact.apply_chat_template
-        text = apply(messages, tokenize=False, **given)
-        template = self._exact.get_chat_template(self.template, given["tools"])
-        marked = _marked(template)
-        if marked:
-            spans = self._between_marks(messages, {**given, "chat_template": template})
-        else:
-            spans = written(
-                lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
-                messages,
-                self._roles,
-                self._added,
-                self._turns == "last",
-            )
+    def _rendered(
+        self, messages: list[dict[str, Any]], tools: Any, arguments: Mapping[str, Any], learnt: Collection[int]
+    ) -> tuple[str, Sequence[tuple[int, int]], bool]:
+        """Returns the text of a chat, its characters that have a loss, and whether the template marks them."""
+        template = self._exact.get_chat_template(self.template, tools)
+        names = {**self._names, **arguments, "chat_template": template, "tools": tools}
+        if not _marked(template):
+
+            def render(some: Sequence[Mapping[str, Any]], prompt: bool) -> str:
+                return str(_render(some, add_generation_prompt=prompt, **names)[0][0])
+
+            turns = [k for k, message in enumerate(messages) if message["role"] in self._roles]
+            turns = [k for k in (turns[-1:] if self._turns == "last" else turns) if k in learnt]
+            return *written(render, messages, turns, self._added), False
+        # The mask of transformers is wrong where the first answer is empty, or ends with the chat's first token.
+        texts, marks = _render(messages, return_assistant_tokens_mask=True, **names)
+        return texts[0], _of_learnt(marks[0], messages, learnt), True
+
+    def _tokenized(self, text: str, spans: Sequence[tuple[int, int]], marked: bool) -> Tokenized:
         out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
         offsets = out["offset_mapping"]
         begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
@@ -237,18 +265,6 @@ class Chat:
         if marked and self._turns == "last":
             mask = _last_run(mask) if spans and spans[-1][0] < spans[-1][1] else [False] * len(mask)
         return Tokenized(text, out["input_ids"], offsets, mask)
-
-    def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
-        """Returns the characters between the marks of the template.
-
-        The mask of transformers is wrong where the first answer is empty, or ends with the chat's first token.
-        """
-        from transformers.utils.chat_template_utils import render_jinja_template
-
-        names = {**self._exact.special_tokens_map, **given}
-        rendered: Any = render_jinja_template([messages], return_assistant_tokens_mask=True, **names)
-        spans: Sequence[tuple[int, int]] = rendered[1][0]
-        return spans
 
     def _encode(self, text: str, first: bool) -> list[int]:
         """Returns the ids of a part in a run: what the tokenizer prepends to a text is only in the first part."""
@@ -281,6 +297,49 @@ def _marked(template: str) -> bool:
     return _MARK.search(_COMMENT.sub("", template)) is not None
 
 
+def _render(messages: Sequence[Mapping[str, Any]], **names: Any) -> tuple[list[str], list[list[tuple[int, int]]]]:
+    """Renders messages as apply_chat_template does, which omits keys without a value."""
+    from transformers.utils.chat_template_utils import render_jinja_template
+
+    given = [{key: value for key, value in message.items() if value is not None} for message in messages]
+    found: tuple[list[str], list[list[tuple[int, int]]]] = render_jinja_template([given], **names)  # type: ignore[assignment]
+    return found
+
+
+def _learnt(messages: Sequence[Mapping[str, Any]], loss_from: int) -> Collection[int]:
+    """Returns the messages that may have a loss.
+
+    Raises:
+        InvalidDocumentError: If the weight of a message is neither 0 nor 1.
+    """
+    found = range(loss_from, len(messages))
+    if not any("weight" in message for message in messages):
+        return found
+    for k, message in enumerate(messages):
+        if message.get("weight") not in (None, 0, 1):
+            raise InvalidDocumentError(f"message {k} has the weight {message['weight']!r}, want 0 or 1")
+    return [k for k in found if messages[k].get("weight") != 0]
+
+
+def _of_learnt(
+    marks: Sequence[tuple[int, int]], messages: Sequence[Mapping[str, Any]], learnt: Collection[int]
+) -> Sequence[tuple[int, int]]:
+    """Returns the marked characters of messages that may have a loss.
+
+    Raises:
+        InvalidDocumentError: If marks cannot be assigned to the assistant's messages.
+    """
+    if len(learnt) == len(messages):
+        return marks
+    turns = [k for k, message in enumerate(messages) if message["role"] == "assistant"]
+    if len(turns) != len(marks):
+        raise InvalidDocumentError(
+            f"the template marks {len(marks)} texts of {len(turns)} assistant messages, so the messages without a loss "
+            "are unknown: use a template that marks each message once"
+        )
+    return [mark for k, mark in zip(turns, marks, strict=True) if k in learnt]
+
+
 def _any_of(words: Collection[str]) -> re.Pattern[str] | None:
     return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)))) if words else None
 
@@ -289,6 +348,18 @@ def _last_run(mask: list[bool]) -> list[bool]:
     end = max((i for i, m in enumerate(mask) if m), default=-1) + 1
     first = max((i for i in range(end) if not mask[i]), default=-1) + 1
     return [first <= i < end for i in range(len(mask))]
+
+
+def _last_span(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Returns the last marked characters, with adjacent ones before them; none if the last mark is empty."""
+    if not spans or spans[-1][0] == spans[-1][1]:
+        return []
+    begin, last = spans[-1]
+    for first, end in reversed(spans[:-1]):
+        if end != begin:
+            break
+        begin = first
+    return [(begin, last)]
 
 
 def _strings(value: object) -> Iterator[str]:

@@ -15,9 +15,9 @@ Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
 
 
 def written(
-    render: Render, messages: Sequence[Mapping[str, Any]], roles: Collection[str], ending: Collection[str], last: bool
-) -> list[tuple[int, int]]:
-    """Returns the characters [begin, end) of the rendered chat that belong to messages of these roles, in order.
+    render: Render, messages: Sequence[Mapping[str, Any]], turns: Sequence[int], ending: Collection[str]
+) -> tuple[str, list[tuple[int, int]]]:
+    """Returns the rendered chat, and its characters [begin, end) that belong to turns, in order.
 
     A turn begins where the messages before it end when they are rendered with the generation prompt: the role's header
     before an answer belongs to the prompt. It ends where the messages up to it end when they are rendered alone. Its
@@ -27,18 +27,16 @@ def written(
     Args:
         render: Renders messages.
         messages: The chat.
-        roles: The roles whose turns are returned.
+        turns: Positions of the messages that are turns of the model, in order.
         ending: End-of-turn tokens.
-        last: Whether to return only the last such turn.
 
     Raises:
         InvalidDocumentError: If a turn does not begin with the generation prompt, or is rendered differently once later
             messages follow.
     """
     whole = render(messages, False)
-    turns = [k for k, message in enumerate(messages) if message["role"] in roles]
     spans = []
-    for k in turns[-1:] if last else turns:
+    for k in turns:
         if k == 0:
             raise InvalidDocumentError(
                 "the chat begins with a turn that has a loss: without marks in the template, the start of the turn is "
@@ -62,4 +60,4 @@ def written(
             )
         frameless = through.rstrip()
         spans.append((len(before), max(len(before), len(frameless if frameless.endswith(tuple(ending)) else through))))
-    return spans
+    return whole, spans

@@ -40,7 +40,7 @@ META = "Loaderd-Meta"
 PLACES = "Loaderd-Places"
 
 _CONTENTS = ("text", "ids", "parts", "messages")
-_OF_MESSAGES = ("tools", "chat_template_kwargs")
+_OF_MESSAGES = ("tools", "chat_template_kwargs", "loss_from")
 _OF_IDS = ("loss", "loss_runs", "columns")
 _KEYS = frozenset((*_CONTENTS, *_OF_MESSAGES, *_OF_IDS, "weight", "id", "path", "domain", "meta"))
 _CONTROLS = {i for i in range(32)} | {127}
@@ -250,7 +250,9 @@ class Encoder:
                 raise InvalidDocumentError(
                     "messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)"
                 )
-            given = self.chat(given["messages"], given.get("tools"), given.get("chat_template_kwargs"))
+            given = self.chat(
+                given["messages"], given.get("tools"), given.get("chat_template_kwargs"), given.get("loss_from", 0)
+            )
             fingerprint = self.chat.fingerprint if "ids" in given else None
         if "ids" in given:
             payload, headers = self._tokens(given["ids"], given.get("loss"), given.get("loss_runs"), fingerprint)
