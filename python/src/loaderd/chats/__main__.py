@@ -142,10 +142,7 @@ def _run(args: argparse.Namespace) -> int:
         )
     finally:
         report.print()
-    print(
-        f"published {done.documents:,} documents ({done.bytes:,} bytes), skipped {report.invalid:,} invalid rows; the "
-        f"input has {done.position:,} documents and invalid rows"
-    )
+    print(f"published {done.documents:,} documents ({done.bytes:,} bytes), skipped {report.invalid:,} invalid rows")
     return 3 if any(UNDECODABLE in run.skipped for run in done.runs) else 0
 
 

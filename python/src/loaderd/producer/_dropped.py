@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -34,7 +33,8 @@ OnDropped = Callable[[Sequence[Dropped]], None]
 def dropped(rendered: str, messages: Sequence[Mapping[str, Any]], tools: object) -> list[Dropped]:
     """Returns the texts of a chat that its rendered text does not contain, or less often than the chat.
 
-    White space around texts and lines is ignored. A text that is also a part of another one is found there.
+    White space around texts and lines is ignored. A text is searched after the one before it, then anywhere, where it
+    must be found as often as the texts of the chat contain it.
 
     Args:
         rendered: The rendered chat.
@@ -51,18 +51,26 @@ def dropped(rendered: str, messages: Sequence[Mapping[str, Any]], tools: object)
             at = begin + len(found.text)
     if not missing:
         return []
-    counts = Counter(found.text for found in texts)
-    return [found for found in missing if not _contains(rendered, found.text, counts[found.text])]
+    given = [found.text for found in texts]
+    return [found for found in missing if not _contains(rendered, found.text, given)]
 
 
-def _contains(rendered: str, text: str, count: int) -> bool:
-    """Reports whether a text, or each of its lines outside tags of reasoning, is rendered at least `count` times."""
-    lines = [line.strip() for line in _TAGS.split(text)]
-    return rendered.count(text) >= count or all(
-        rendered.count(line) >= count or rendered.count(json.dumps(line, ensure_ascii=False)[1:-1]) >= count
-        for line in lines
-        if line
-    )
+def _contains(rendered: str, text: str, given: Sequence[str]) -> bool:
+    """Reports whether a text, or each of its lines outside tags of reasoning, is rendered as often as it is given."""
+    if rendered.count(text) >= _count(text, given):
+        return True
+    lines = filter(None, (line.strip() for line in _TAGS.split(text)))
+    return all(_rendered(line, rendered) >= _count(line, given) for line in lines)
+
+
+def _count(text: str, given: Sequence[str]) -> int:
+    return sum(other.count(text) for other in given)
+
+
+def _rendered(text: str, rendered: str) -> int:
+    """Counts a text, also as a part of JSON."""
+    escaped = json.dumps(text, ensure_ascii=False)[1:-1]
+    return rendered.count(text) + (rendered.count(escaped) if escaped != text else 0)
 
 
 def _texts(messages: Sequence[Mapping[str, Any]], tools: object) -> Iterator[Dropped]:
