@@ -18,7 +18,7 @@ from test_chat import HARD, MARKED, PLAIN
 
 BORDERS = {
     "llama3": ("llama3_training", "llama3"),
-    "qwen3": ("qwen3_training", "qwen3_instruct_2507"),
+    "qwen3": ("qwen3_training", "qwen3_instruct_2507", "qwen2_5_training"),
     "deepseek_v3": ("deepseekv3_training",),
     "command_r_plus": ("cohere_training", "cohere"),
 }
@@ -44,8 +44,10 @@ def test_TokenBorders_SamePartsAsTokenizing(name: str) -> None:
             options: dict[str, Any] = {"template": template(of), "turns": turns}
             fast, slow = Chat(tokenizer, **options), tokenized(tokenizer, **options)
             assert fast._borders is not None
+            ids, slow_ids = Chat(tokenizer, as_tokens=True, **options), tokenized(tokenizer, as_tokens=True, **options)
             for some in (*CHATS.values(), *made_up):
                 assert fast(some) == slow(some)
+                assert ids(some) == slow_ids(some)
                 text, spans, marked = fast._rendered(some, None, {}, range(len(some)))
                 cuts += not (marked and turns == "last") and fast._borders.cut(text, spans) is not None
     assert cuts > len(made_up) / 2
@@ -66,6 +68,7 @@ def test_TokenBorders_CharactersThatJoinALineBreak(character: str) -> None:
     borders = token_borders(model_tokenizer("llama3"))
     assert borders is not None
     assert borders.at("a\nb", 2) and not borders.at(f"a\n{character}b", 2) and not borders.at("ab", 1)
+    assert borders.at("a\nb", 1) and not borders.at("é\nb", 1) and not borders.at("!\nb", 1)
     assert borders.at("a<|eot_id|> b", 1) and borders.at("a<|eot_id|> b", 11) and not borders.at("a<|eot_id|> b", 5)
 
 

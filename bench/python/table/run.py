@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import chats
 import cores
 import daemon
 import encoding
@@ -40,6 +41,7 @@ ENTRIES: dict[str, Entry] = {
     "flight": flight.flight,
     "waits": daemon.waits,
     "ingest": ingest.ingest,
+    "chats": chats.chats,
     "endtoend": daemon.end_to_end,
     "loaders": loaders.loaders,
     "demo": daemon.demo,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 from loaderd.producer._chat_turns import written
+from loaderd.producer._dataset import encoder_of
 from loaderd.producer._dropped import OnDropped, dropped
 from loaderd.producer._errors import InvalidDocumentError
 from loaderd.producer._loss import Part
@@ -199,10 +201,10 @@ class Chat:
             if self._on_dropped is not None and (found := dropped(text, chat, tools)):
                 self._on_dropped(found)
             text.encode()  # raises an error for unpaired surrogates
-            if not self.as_tokens and self._borders is not None:
+            if self._borders is not None:
                 parts = self._borders.cut(text, _last_span(spans) if marked and self._turns == "last" else spans)
                 if parts is not None:
-                    return {"parts": self._with_end(parts)}
+                    return self._ids(parts) if self.as_tokens else {"parts": self._with_end(parts)}
             whole = self._tokenized(text, spans, marked)
         except InvalidDocumentError:
             raise
@@ -211,6 +213,15 @@ class Chat:
         if self.as_tokens:
             return {"ids": whole.ids, "loss": whole.loss}
         return {"parts": self._with_end(split(whole, self._encode))}
+
+    def _ids(self, parts: list[Part]) -> dict[str, Any]:
+        """Returns the token ids of parts that tokenize to the same ids as the text."""
+        backend = self._exact.backend_tokenizer
+        plain = backend.truncation is None and backend.padding is None  # faster, and without offsets
+        found = list(encoder_of(backend if plain else self._exact)([part["text"] for part in parts]))
+        lengths = [len(ids) for ids in found]
+        loss: list[bool] = np.repeat([part["loss"] for part in parts], lengths).tolist()
+        return {"ids": list(itertools.chain.from_iterable(found)), "loss": loss}
 
     def _with_end(self, parts: list[Part]) -> list[Part]:
         if self._end_loss not in (None, parts[-1]["loss"]):

@@ -34,13 +34,13 @@ _LINES = frozenset(
         rf"{_ASCII}|[^\r\n\p{{L}}\p{{P}}\p{{S}}]?[\p{{L}}\p{{M}}]+| ?[\p{{P}}\p{{S}}]+[\r\n]*{_BLANKS}",
     )
 )
-"""Patterns (of Llama 3, Qwen, GPT-4o and DeepSeek V3) without a match that has a line break before a character which is
-neither white space nor "/", and with the same matches before such a line break if the text ends there."""
+"""Patterns (of Llama 3, Qwen, GPT-4o and DeepSeek V3) without a match that has a line break behind a letter or digit,
+or before a character which is neither white space nor "/". Texts that end there have the same matches."""
 
 
 @dataclass(frozen=True)
 class TokenBorders:
-    """Where a tokenizer always separates tokens: beside its added tokens, and behind line breaks."""
+    """Where a tokenizer always separates tokens: beside its added tokens, and at some line breaks."""
 
     added: tuple[str, ...]
     begins: frozenset[str]
@@ -48,7 +48,8 @@ class TokenBorders:
     ends: tuple[str, ...]
     """Last characters of the added tokens."""
     lines: bool
-    """Whether a line break ends a token if neither white space nor "/" follows."""
+    """Whether line breaks are separate from letters and digits before them, and from all but white space and "/" behind
+    them."""
 
     def at(self, text: str, position: int) -> bool:
         """Reports whether tokens are always separated at a position of a text."""
@@ -57,7 +58,12 @@ class TokenBorders:
             return True
         if text.endswith(self.ends, 0, position) and text.endswith(self.added, 0, position):
             return True
-        return self.lines and text[position - 1] == "\n" and not following.isspace() and following != "/"
+        before = text[position - 1]
+        if not self.lines:
+            return False
+        if before == "\n":
+            return not following.isspace() and following != "/"
+        return following == "\n" and before.isascii() and before.isalnum()
 
     def cut(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Part] | None:
         """Returns a text in parts, of which the spans have a loss.
