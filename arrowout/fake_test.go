@@ -61,6 +61,7 @@ type fakeRun struct {
 	kept      planrecord.Commits
 	askers    []string // callers of seals, flushes and changes of the mixture
 	changes   []state.MixRequest
+	filters   []state.FilterRequest
 	mixed     state.MixResult // result of each change
 	stats     []state.SourceStats
 	stock     []document.StreamState
@@ -376,6 +377,11 @@ func (f *fakeRun) FlushBy(_ context.Context, who string) (uint64, error) {
 func (f *fakeRun) SealSource(_ context.Context, name, who string) (uint64, error) {
 	return f.askedBy("seal "+name, who)
 }
+func (f *fakeRun) Filter(_ context.Context, q state.FilterRequest) (uint64, error) {
+	f.filters = append(f.filters, q)
+	return 7, nil
+}
+
 func (f *fakeRun) Mix(_ context.Context, q state.MixRequest) (state.MixResult, error) {
 	f.mu.Lock()
 	f.changes = append(f.changes, q)

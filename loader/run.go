@@ -462,6 +462,22 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 	return result, nil
 }
 
+// Filter replaces the filter of a source or of all documents. The change takes effect with the next planned document.
+// The result is the first step that it can affect.
+func (r *Run) Filter(ctx context.Context, q state.FilterRequest) (step uint64, err error) {
+	if err := validateIdentity(q.By); err != nil {
+		return 0, err
+	}
+	c := planrecord.Filter{Requester: q.By, Source: q.Source, Where: q.Where}
+	if err := c.Validate(); err != nil {
+		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
+	}
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
+	defer cancel()
+	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: planrecord.Encode(c), DryRun: q.DryRun})
+	return a.At, err
+}
+
 // RequestLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
 // unknown.
 func RequestLength(ctx context.Context, b backend.Bus) (*state.Length, error) {

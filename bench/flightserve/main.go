@@ -172,6 +172,7 @@ func (p *prebuilt) FlushBy(context.Context, string) (uint64, error)             
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
+func (p *prebuilt) Filter(context.Context, state.FilterRequest) (uint64, error) { return 0, nil }
 func (p *prebuilt) Mix(context.Context, state.MixRequest) (state.MixResult, error) {
 	return state.MixResult{}, nil
 }

@@ -36,6 +36,18 @@ type RecordResponse struct {
 	Source   string `json:"source,omitempty"` // the document's source, if one source was sealed
 }
 
+// FilterResponse is the response to filter: the filters after a change, or those in effect.
+type FilterResponse struct {
+	Run     string            `json:"run"`
+	Step    uint64            `json:"step"`              // the first step that a change made now can affect
+	DryRun  bool              `json:"dry_run,omitempty"` // nothing was changed
+	Where   string            `json:"where"`             // filter of all documents; empty for none
+	Sources map[string]string `json:"sources"`           // filters of sources, without empty ones
+	// documents that filters have rejected so far, of all that were read
+	Rejected  int64 `json:"rejected_documents"`
+	Documents int64 `json:"documents"`
+}
+
 // MixResponse is the response to mix. For a change it contains the first step that the change can affect and the
 // resulting target shares; otherwise the present state.
 type MixResponse struct {

@@ -42,6 +42,14 @@ type MixChange struct {
 	DryRun  bool                       `json:"dry_run,omitempty"`
 }
 
+// FilterRequest is the body of filter. Without where it requests the filters in effect.
+type FilterRequest struct {
+	Run
+	Source string  `json:"source,omitempty"` // empty: the filter of all documents
+	Where  *string `json:"where,omitempty"`  // empty: no filter
+	DryRun bool    `json:"dry_run,omitempty"`
+}
+
 // SealRequest is the body of seal.
 type SealRequest struct {
 	Run

@@ -122,8 +122,8 @@ of them. status returns 4 if the run waits, and 5 if something is broken.`,
 		commands  []*cobra.Command
 	}{
 		{"load", "Run a loader:", []*cobra.Command{daemoncmd.NewDemoCmd(), daemoncmd.NewServeCmd(),
-			publishcmd.NewPublishCmd(), publishcmd.NewImportCmd(), runcmd.NewMixCmd(), runcmd.NewFlushCmd(),
-			runcmd.NewSealCmd()}},
+			publishcmd.NewPublishCmd(), publishcmd.NewImportCmd(), runcmd.NewMixCmd(), runcmd.NewFilterCmd(),
+			runcmd.NewFlushCmd(), runcmd.NewSealCmd()}},
 		{"observe", "Observe a run:", []*cobra.Command{runcmd.NewStatusCmd(), runcmd.NewTopCmd(),
 			daemoncmd.NewPageCmd(), daemoncmd.NewHealthCmd(), runcmd.NewLedgerCmd(), runcmd.NewPeekCmd()}},
 		{"manage", "Manage runs, sources, servers and identities:", []*cobra.Command{runcmd.NewRunCmd(),

@@ -31,6 +31,12 @@ func (c *Client) Mix(ctx context.Context, run string, change api.MixChange) (m a
 	return m, err
 }
 
+// Filter changes a filter. Without an expression it returns the filters in effect.
+func (c *Client) Filter(ctx context.Context, change api.FilterRequest) (f api.FilterResponse, err error) {
+	err = eachResult(ctx, c, "filter", change, func(r api.FilterResponse) { f = r })
+	return f, err
+}
+
 // Info returns the description of the run.
 func (c *Client) Info(ctx context.Context, run string) (info loader.Info, err error) {
 	err = eachResult(ctx, c, "info", api.Run{Run: run}, func(i loader.Info) { info = i })

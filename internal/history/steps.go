@@ -85,6 +85,8 @@ func (s *Steps) Add(e planrecord.Entry) error {
 		}
 		s.targets.setWeights(s.sourceNames, e.Change.Weights)
 		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
+	case planrecord.Filter:
+		s.addMark("filter", e.Effect(), e.Requester)
 	case planrecord.SealSource:
 		s.targets.sealed[s.sourceName(e.Source)] = true
 		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)

@@ -87,6 +87,7 @@ var auditTemplates = map[string]eventTemplate{
 	"seal":       {event.Audit, "seal", "The run was sealed{by}", ""},
 	"flush":      {event.Audit, "flush", "The run was flushed{by}", ""},
 	"mix":        {event.Audit, "weights", "The weights were set{by}: {weights}", ""},
+	"filter":     {event.Audit, "filter", "The filter was set{by}: {filter}", ""},
 	"checkpoint": {event.Audit, "checkpoint", "A checkpoint was stored on request{by}", ""},
 	"leave":      {event.Audit, "job", `Job "{job}" was removed{by}`, ""},
 }

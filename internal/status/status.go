@@ -35,7 +35,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Version: w.Version, Verdict: verdict,
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
 		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{},
+		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{}, Where: s.Where,
 		Commits: []api.JobCommit{},
 		Ranks:   furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
 		Events: w.Events.newest()}
@@ -127,7 +127,7 @@ func sourceStatuses(s loader.Stats, recent map[string]float64) (out []api.Source
 		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Count(plan.SkipUndecodable),
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Start: x.Start, Next: x.Next,
-			Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
+			Where: x.Where, Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
 		if tokens > 0 {
 			share := stats.Share(x.Status.Tokens, tokens)
 			y.Share = &share

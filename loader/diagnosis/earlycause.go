@@ -50,6 +50,10 @@ func (w *wait) firstStepCause() *fault.Error {
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
+	if filtered := w.describeFilters(); filtered != "" {
+		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
+			filterAdvice, nil)
+	}
 	return stallError(fault.PoolFilling, sentence, detail,
 		"wait, or end the run with loaderd seal if no further documents will arrive", nil)
 }

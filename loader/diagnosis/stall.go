@@ -322,6 +322,9 @@ func (w *wait) checkSourceDry() *fault.Error {
 		detail += "; " + skipped
 	}
 	do := w.dryAdvice()
+	if filtered := w.describeFilters(); filtered != "" {
+		sentence, detail, do = sentence+" that match the filters", filtered+"; "+detail, filterAdvice
+	}
 	if w.PullStatus != nil {
 		if why, mend, ok := w.PullStatus(facts["source"]); ok {
 			detail = why + "; " + detail
@@ -459,6 +462,10 @@ func (w *wait) checkPoolFilling() *fault.Error {
 		w.describeShortage(), f["pool"], f["window"], f["queued_rows"])
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
+	}
+	if filtered := w.describeFilters(); filtered != "" {
+		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
+			filterAdvice, nil)
 	}
 	return stallError(fault.PoolFilling, sentence, detail, retryAdvice, nil)
 }

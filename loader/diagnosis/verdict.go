@@ -186,6 +186,10 @@ func failedVerdict(err error) Verdict {
 func (m *judgement) endedVerdict() Verdict {
 	steps := m.w.Step
 	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.describeSkipped()}
+	if filtered := m.w.describeFilters(); filtered != "" && steps == 0 {
+		return Verdict{Health: Failing, Sentence: "Ended without a step: " + filtered, Detail: v.Detail,
+			Bottleneck: LimitDocuments, Advice: "correct the filters and start a new run"}
+	}
 	var last *census.Rank
 	for _, j := range m.w.Ranks.Jobs {
 		for i, r := range j.Ranks {

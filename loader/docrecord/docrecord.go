@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/loader/document"
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 	"loaderd/packonline/similarity"
 )
@@ -31,6 +32,7 @@ const (
 	hasParts
 	hasTraceparent
 	isCut
+	hasAttributes
 )
 
 var errDamaged = errors.New("the document is damaged")
@@ -43,7 +45,7 @@ func Append(b []byte, d *document.Document, traceparent string) []byte {
 	parts := uint64(0)
 	for i, has := range [...]bool{d.Loss != nil, d.Weight != nil, d.Hint != nil, d.Docs != nil,
 		d.Extra != nil && d.Extra.Columns != nil, d.Extra != nil && d.Extra.Meta != nil,
-		d.Parts != nil, traceparent != "", d.Cut} {
+		d.Parts != nil, traceparent != "", d.Cut, d.Attributes != nil} {
 		if has {
 			parts |= 1 << i
 		}
@@ -73,6 +75,9 @@ func Append(b []byte, d *document.Document, traceparent string) []byte {
 	}
 	if traceparent != "" {
 		w.text(traceparent)
+	}
+	if d.Attributes != nil {
+		w.attributes(d.Attributes)
 	}
 	return w.b
 }
@@ -112,6 +117,13 @@ func Parse(b []byte, sequence uint64) (d document.Document, traceparent string, 
 	if parts&hasTraceparent != 0 {
 		traceparent = r.text()
 	}
+	if parts&hasAttributes != 0 {
+		d.Attributes = r.attributes()
+		if d.Extra != nil {
+			d.Attributes.Meta = d.Extra.Meta
+		}
+	}
+	shareMeta(&d)
 	if r.failed || len(r.b) > 0 {
 		return document.Document{}, "", errDamaged
 	}
@@ -251,7 +263,18 @@ func (w *encoder) parts(all []plan.Part) {
 		if p.Hint != nil {
 			w.hint(p.Hint)
 		}
+		w.flag(p.Attributes != nil)
+		if p.Attributes != nil {
+			w.attributes(p.Attributes)
+		}
 	}
+}
+
+// attributes appends the inputs of filters except the metadata, which the document has.
+func (w *encoder) attributes(a *filter.Attributes) {
+	w.text(a.ID)
+	w.text(a.Path)
+	w.number(uint64(a.Bytes))
 }
 
 // decoder reads values from the front of b. After a failure it returns zero values.
@@ -419,7 +442,7 @@ func (r *decoder) meta() []any {
 }
 
 func (r *decoder) parts() []plan.Part {
-	all := make([]plan.Part, r.count(14))
+	all := make([]plan.Part, r.count(15))
 	for i := range all {
 		p := &all[i]
 		p.ID, p.Length, p.Skip = r.fixed64(), int(r.integer()), plan.Skip(r.text())
@@ -430,6 +453,28 @@ func (r *decoder) parts() []plan.Part {
 		if r.flag() {
 			p.Hint = r.hint()
 		}
+		if r.flag() {
+			p.Attributes = r.attributes()
+		}
 	}
 	return all
+}
+
+func (r *decoder) attributes() *filter.Attributes {
+	return &filter.Attributes{ID: r.text(), Path: r.text(), Bytes: int(r.number())}
+}
+
+// shareMeta gives the documents of a message their metadata.
+func shareMeta(d *document.Document) {
+	if d.Extra == nil || len(d.Parts) == 0 || len(d.Extra.Meta)%len(d.Parts) != 0 {
+		return
+	}
+	width := len(d.Extra.Meta) / len(d.Parts)
+	for i := range d.Parts {
+		own := d.Extra.Meta[i*width : (i+1)*width : (i+1)*width]
+		has := slices.ContainsFunc(own, func(value any) bool { return value != nil })
+		if a := d.Parts[i].Attributes; a != nil && has {
+			a.Meta = own
+		}
+	}
 }

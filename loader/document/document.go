@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 )
 
@@ -15,10 +16,12 @@ type Document struct {
 	ID       uint64    // hash of the producer's id of the document; 0 if it has none
 	Skip     plan.Skip // why the document is not used; empty if it is used
 	Cut      bool      // the run's configuration truncates its tokens
-	Content            // owned by the receiver, never changed
+	// Attributes are the inputs of filters; nil for an unused document, and for a message with several.
+	Attributes *filter.Attributes
+	Content    // owned by the receiver, never changed
 	plan.PackingHints
-	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ID, Loss and
-	// PackingHints are then per part.
+	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ID, Loss, Attributes
+	// and PackingHints are then per part.
 	Parts []plan.Part
 }
 
@@ -28,7 +31,7 @@ func (d Document) Documents() []plan.Part { return d.Arrival().Documents() }
 // Arrival returns the planner's input for the document.
 func (d Document) Arrival() plan.Arrival {
 	return plan.Arrival{Source: d.Source, Sequence: d.Sequence, ID: d.ID, Length: d.Len(), Skip: d.Skip, Loss: d.Loss,
-		Cut: d.Cut, PackingHints: d.PackingHints, Parts: d.Parts}
+		Cut: d.Cut, Attributes: d.Attributes, PackingHints: d.PackingHints, Parts: d.Parts}
 }
 
 // Chunk is a few consecutive documents of a source.

@@ -41,6 +41,9 @@ type Source struct {
 	// 0 sets no bound.
 	MinTokens int `koanf:"min_tokens" json:"min_tokens,omitempty"`
 	MaxTokens int `koanf:"max_tokens" json:"max_tokens,omitempty"`
+	// Where is the filter of the source's documents, in addition to the run's; empty for none. The mixture does not read
+	// it.
+	Where string `koanf:"where" json:"where,omitempty"`
 	// Packing packs the source's documents separately, in rows of some of the run's buckets. With nil, they are packed
 	// with the run's configuration, together with those of all other sources without a Packing.
 	Packing *packonline.Config `koanf:"packing" json:"packing,omitempty"`

@@ -90,11 +90,11 @@ func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 }
 
 // hasSameMix reports whether two configurations have equal sources and an equal mix. It ignores what does not affect
-// the mixture: where a run starts to read a source, and how its documents are packed.
+// the mixture: where a run starts to read a source, how its documents are filtered, and how they are packed.
 func (c Config) hasSameMix(d Config) bool {
 	same := func(a, b Source) bool {
 		for _, s := range []*Source{&a, &b} {
-			s.Start, s.Packing, s.Attention = "", nil, ""
+			s.Start, s.Where, s.Packing, s.Attention = "", "", nil, ""
 		}
 		return equalConfigs(a, b)
 	}

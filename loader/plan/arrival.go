@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"loaderd/loader/filter"
 	"loaderd/loader/mixture"
 	"loaderd/packonline/similarity"
 )
@@ -14,6 +15,8 @@ type Arrival struct {
 	Skip     Skip     // not empty: the document is not used
 	Loss     LossRuns // which of its tokens have a loss
 	Cut      bool     // tokens beyond documents.max_tokens were removed
+	// Attributes are the inputs of filters; nil if unknown.
+	Attributes *filter.Attributes
 	PackingHints
 	Parts []Part // of a message with several documents; then only Source and Sequence are used as well
 }
@@ -24,20 +27,34 @@ type PackingHints struct {
 	Hint *similarity.Hint // similarity hint, if the packing method uses hints; else nil
 }
 
-// UsedTokens returns how many tokens of the arrival are used with the given configuration of its source, ignoring
+// Selection determines which documents of a source are used.
+type Selection struct {
+	Source  string         // name
+	Config  mixture.Source // of the source; its Where is not used
+	Filters Filters
+}
+
+// Filters are the filters of a run and of a source. A document must match both.
+type Filters struct{ Run, Source *filter.Filter }
+
+// IsEmpty reports whether the filters match every document.
+func (f Filters) IsEmpty() bool { return f.Run == nil && f.Source == nil }
+
+// UsedTokens returns how many tokens of the arrival are used with the given selection of its source, ignoring
 // duplicates.
-func (a Arrival) UsedTokens(c mixture.Source) (tokens int) {
+func (a Arrival) UsedTokens(s *Selection) (tokens int) {
 	for i := range a.DocumentCount() {
-		if x := a.Document(i); a.SkipReason(i, x, c) == "" {
+		if x := a.Document(i); a.SkipReason(i, x, s) == "" {
 			tokens += x.Length
 		}
 	}
 	return tokens
 }
 
-// SkipReason returns why document i is not used with the given configuration of its source, or the empty string if it
+// SkipReason returns why document i is not used with the given selection of its source, or the empty string if it
 // is used. It ignores duplicates.
-func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
+func (a *Arrival) SkipReason(i int, x Part, s *Selection) Skip {
+	c := &s.Config
 	switch {
 	case x.Skip != "":
 		return x.Skip
@@ -47,6 +64,9 @@ func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
 		return SkipShort
 	case c.MaxTokens > 0 && x.Length > c.MaxTokens:
 		return SkipLong
+	case !s.Filters.Run.Matches(x.Attributes, s.Source, x.Length) ||
+		!s.Filters.Source.Matches(x.Attributes, s.Source, x.Length):
+		return SkipFiltered
 	}
 	return ""
 }

@@ -2,6 +2,8 @@ package plan
 
 import (
 	"slices"
+
+	"loaderd/loader/filter"
 )
 
 // Part is one of several documents of a message. Their tokens are consecutive, so a plan names a document by tokens
@@ -17,6 +19,8 @@ type Part struct {
 	Loss       LossRuns // which of its tokens have a loss
 	Cut        bool     // tokens beyond documents.max_tokens were removed
 	SplitIndex int      // number of earlier Parts of the same split document
+	// Attributes are the inputs of filters; nil if unknown.
+	Attributes *filter.Attributes
 	PackingHints
 }
 
@@ -48,7 +52,8 @@ func (a *Arrival) Document(i int) Part {
 	if len(a.Parts) > 0 {
 		return a.Parts[i]
 	}
-	return Part{ID: a.ID, Length: a.Length, Skip: a.Skip, Loss: a.Loss, Cut: a.Cut, PackingHints: a.PackingHints}
+	return Part{ID: a.ID, Length: a.Length, Skip: a.Skip, Loss: a.Loss, Cut: a.Cut, Attributes: a.Attributes,
+		PackingHints: a.PackingHints}
 }
 
 // Documents returns all documents of the arrival.
@@ -69,12 +74,12 @@ func (a Arrival) WithoutLoss() Arrival {
 	return a
 }
 
-// LengthsOnly returns the arrival without loss runs and packing hints.
+// LengthsOnly returns the arrival without loss runs, packing hints and attributes.
 func (a Arrival) LengthsOnly() Arrival {
 	a = a.WithoutLoss()
-	a.PackingHints = PackingHints{}
+	a.PackingHints, a.Attributes = PackingHints{}, nil
 	for i := range a.Parts {
-		a.Parts[i].PackingHints = PackingHints{}
+		a.Parts[i].PackingHints, a.Parts[i].Attributes = PackingHints{}, nil
 	}
 	return a
 }

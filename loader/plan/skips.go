@@ -22,7 +22,8 @@ const (
 	SkipSplit       Skip = "split"       // not in the split of its source
 	SkipShort       Skip = "short"       // fewer tokens than its source's min_tokens; set by the planner
 	// more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
-	SkipLong Skip = "long"
+	SkipLong     Skip = "long"
+	SkipFiltered Skip = "filtered" // its filters do not match; set by the planner
 )
 
 // skipReasons has all reasons with a text for display and the recommended action of an operator. Everything that
@@ -42,6 +43,8 @@ var skipReasons = [...]struct {
 	{SkipShort, "below min_tokens of their source", "nothing, if the bound is as intended", true},
 	{SkipLong, "above max_tokens",
 		"nothing, if the bound is as intended; documents.max_tokens can cut or split them instead", true},
+	{SkipFiltered, "rejected by a filter (where)",
+		"nothing, if the filters are as intended; loaderd filter shows and changes them", true},
 }
 
 // Text returns a description of the skipped documents that follows their number: "undecodable", "without text or

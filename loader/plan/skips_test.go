@@ -12,7 +12,7 @@ func TestSkips_JSONHasEveryReason(t *testing.T) {
 	s.Add(plan.SkipMasked, 20)
 	s.Add(plan.SkipUndecodable, 1)
 	b, err := json.Marshal(s)
-	if want := `{"duplicate":0,"empty":0,"long":0,"masked":20,"short":0,"split":0,"undecodable":1}`; err != nil ||
+	if want := `{"duplicate":0,"empty":0,"filtered":0,"long":0,"masked":20,"short":0,"split":0,"undecodable":1}`; err != nil ||
 		string(b) != want {
 		t.Errorf("%s, %v, want %s", b, err, want)
 	}

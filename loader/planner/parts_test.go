@@ -44,7 +44,7 @@ func TestDedupe_PiecesOfOneDocumentAreNoDuplicates(t *testing.T) {
 // A source takes either all pieces of a document or none, by the document's id or position. Several documents in one
 // message are decided independently.
 func TestSplit_TakesWholeDocuments(t *testing.T) {
-	split := mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}
+	split := plan.Selection{Config: mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}}
 	took := map[int]int{}
 	for sequence := range uint64(200) {
 		for _, id := range []uint64{0, sequence} {
@@ -63,9 +63,9 @@ func TestSplit_TakesWholeDocuments(t *testing.T) {
 						one.Parts[k].Skip = plan.SkipEmpty
 					}
 				}
-				taken = append(taken, one.UsedTokens(split))
+				taken = append(taken, one.UsedTokens(&split))
 			}
-			took[a.UsedTokens(split)]++
+			took[a.UsedTokens(&split)]++
 			if taken[0] != taken[1] || taken[0] != taken[2] || taken[4] != taken[5] {
 				t.Errorf("of message %d of documents %d ... come %d tokens", sequence, id, taken)
 			}

@@ -46,7 +46,8 @@ type Planner struct {
 	queues       queues // one per bucket, in the order of Config.Packing.Buckets
 	sources      *sourceSet
 	losses       losses
-	lossOnce     bool                     // LossOnce: at least one packer counts the loss of a repeated token once
+	lossOnce     bool // LossOnce: at least one packer counts the loss of a repeated token once
+	filters      filterSet
 	missingHints map[uint64][]missingHint // keyed by the document's message, as a plan names it
 
 	lastTokens int64 // tokens of the last document
@@ -85,6 +86,7 @@ func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInf
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
 	p.sources = newSourceSet(c, mix, infos, r)
+	p.filters = filterSet{documents: c.Documents}
 	return p, p.addPacker(c.Packing)
 }
 

@@ -59,7 +59,8 @@ type sourceSet struct {
 
 // sourceState is a planner's state of one source.
 type sourceState struct {
-	packerIndex int          // index of the pack that receives its documents
+	packerIndex int // index of the pack that receives its documents
+	selection   plan.Selection
 	dedup       *dedupWindow // of the current epoch
 	counts      SourceCounts
 }
@@ -90,6 +91,10 @@ func (p *Planner) addNewSources() error {
 	b := p.sources
 	for i := len(b.states); i < b.mix.Len(); i++ {
 		x := sourceState{dedup: newDedupWindow(b.dedupe)}
+		var err error
+		if x.selection, err = p.filters.selection(b.mix.Name(i), b.mix.SourceConfig(i), nil); err != nil {
+			return err
+		}
 		if own := b.mix.SourceConfig(i).Packing; own != nil {
 			x.packerIndex = len(p.packers)
 			if err := p.addPacker(*own); err != nil {
@@ -110,23 +115,23 @@ func (p *Planner) addNewSources() error {
 	return nil
 }
 
-// registerArrival registers the next message under the given arrival. It returns the state and the configuration of the
-// message's source, and rejects a message that is not the next one.
-func (b *sourceSet) registerArrival(a *plan.Arrival, arrival uint64) (of *sourceState, c mixture.Source, err error) {
+// registerArrival registers the next message under the given arrival. It returns the state of the message's source, and
+// rejects a message that is not the next one.
+func (b *sourceSet) registerArrival(a *plan.Arrival, arrival uint64) (*sourceState, error) {
 	source, sequence, ok := b.mix.Next()
 	switch {
 	case !ok:
-		return nil, c, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
+		return nil, fmt.Errorf("plan document %d of source %d: none is wanted", a.Sequence, a.Source)
 	case a.Source != source || a.Sequence != sequence || sequence > plan.MaxSequence:
-		return nil, c, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)",
+		return nil, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)",
 			a.Sequence, a.Source, sequence, source, b.mix.Name(source))
 	}
 	if err := b.names.checkArrival(a, arrival); err != nil {
-		return nil, c, err
+		return nil, err
 	}
 	b.refs.add(plan.Ref(source, sequence))
 	b.history.add(b.mix.Tokens(), b.mix.Shares())
-	return &b.states[source], b.mix.SourceConfig(source), nil
+	return &b.states[source], nil
 }
 
 // recordUsed records how many tokens of the arrived message are used.
@@ -165,7 +170,7 @@ func (x *sourceState) countDocument(d plan.Part) plan.Skip {
 // but the rows of the steps stay valid.
 func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	arrival := p.cursor.Next()
-	of, config, err := p.sources.registerArrival(&a, arrival)
+	of, err := p.sources.registerArrival(&a, arrival)
 	if err != nil {
 		return nil, err
 	}
@@ -175,7 +180,7 @@ func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	first := 0
 	for i := range a.DocumentCount() {
 		x := a.Document(i)
-		x.Skip = a.SkipReason(i, x, config)
+		x.Skip = a.SkipReason(i, x, &of.selection)
 		p.addDocument(of, p.names.name(arrival, first), x)
 		first += x.Length
 		if i+1 < a.DocumentCount() {

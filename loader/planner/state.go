@@ -20,6 +20,7 @@ import (
 //	row or atom, and those of its packer
 //	the queues of rows that wait for a step (queues.appendState); what a fork begins with (appendForkState)
 //	which tokens of the buffered documents have no loss (losses.appendState)
+//	if filters have rejected documents or were changed by controls: filterState as JSON preceded by its length
 //
 // An atom in the window is encoded as the index of its packer (if the run has several), the index of its bucket, the
 // number of its rows, and each row.
@@ -64,7 +65,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 	}
 	b = p.queues.appendState(b, &previous)
 	b = p.appendForkState(b, &previous)
-	return p.losses.appendState(b, p.bufferedNames)
+	return p.appendFilters(p.losses.appendState(b, p.bufferedNames))
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
@@ -74,6 +75,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
 	}
 	r := codec.Cursor{Buf: b[1:]}
+	p.filters.changed = nil
 	p.cursor = plan.PositionAfter(r.Uvarint())
 	p.stepIndex = r.Uvarint()
 	for _, n := range p.counts.fields() {
@@ -130,6 +132,9 @@ func (p *Planner) RestoreState(b []byte) error {
 			r.Fail(err)
 		}
 	}
+	if r.Err == nil {
+		p.restoreFilters(&r)
+	}
 	if r.Err == nil && len(r.Buf) > 0 {
 		r.Err = fmt.Errorf("%d bytes too many", len(r.Buf))
 	}
@@ -169,11 +174,14 @@ func (c *Counts) fields() []*int64 {
 		&c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
 }
 
-// skipFields returns the counts in the order in which a state holds them.
-func skipFields(s *plan.Skips) []*int64 {
-	out := make([]*int64, len(s))
-	for i := range s {
-		out[i] = &s[i]
+// skipFields returns the counts in the order in which a state holds them, without those of filters (filterState).
+func skipFields(s *plan.Skips) (out []*int64) {
+	i := 0
+	for why := range s.All() {
+		if why != plan.SkipFiltered {
+			out = append(out, &s[i])
+		}
+		i++
 	}
 	return out
 }

@@ -335,6 +335,8 @@ func readEntry(r *codec.Cursor, kind byte) Entry {
 		return SealSource{r.Uvarint(), readIdentity(r), readSource(r), r.Uvarint()}
 	case kindRest:
 		return Rest{r.Uvarint(), readSource(r), r.BoundedUvarint(1) == 1}
+	case kindFilter:
+		return readFilter(r)
 	case kindForkState:
 		return readForkState(r)
 	}

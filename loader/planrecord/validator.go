@@ -259,6 +259,11 @@ func (o *Validator) checkControl(c Control) error {
 			return fmt.Errorf("a %s follows behind the end of that source", c)
 		}
 	}
+	if c, ok := c.(Filter); ok {
+		if err := o.checkFilter(c); err != nil {
+			return err
+		}
+	}
 	o.recordControl(c)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 
+	"loaderd/loader/filter"
 	"loaderd/loader/mixture"
 	"loaderd/packonline"
 	"loaderd/shuffle"
@@ -73,6 +74,8 @@ type Documents struct {
 	Dedupe int `koanf:"dedupe" json:"dedupe"`
 	// MultiplePerMessage permits messages with several documents.
 	MultiplePerMessage bool `koanf:"multiple_per_message" json:"multiple_per_message,omitempty"`
+	// Where is an expression (package filter) that selects the documents that are used; empty for all.
+	Where string `koanf:"where" json:"where,omitempty"`
 	// BOS is inserted before every document that does not begin with it.
 	BOS       Token     `koanf:"bos" json:"bos,omitempty"`
 	FIM       FIM       `koanf:"fim" json:"fim,omitzero"`
@@ -85,6 +88,15 @@ type Documents struct {
 	// Versions are the versions of the transformations that are on, by their names.
 	Versions map[string]int `koanf:"-" json:"versions,omitempty"`
 }
+
+// CheckFilter returns the error of an expression over the run's documents, with its position.
+func (c Documents) CheckFilter(where string) error {
+	_, err := filter.Compile(where, c.Meta)
+	return err
+}
+
+// wantFilter describes a valid expression in place of one with an error.
+func wantFilter(err error) string { return "an expression that is true or false: " + err.Error() }
 
 // CanHoldMultiple reports whether a message may be several documents: it may hold several, or its document may be
 // split.
@@ -193,6 +205,9 @@ func (c Config) validateSources() (bad []FieldError) {
 		for _, e := range c.ValidatePacking(&s) {
 			bad = append(bad, FieldError{Field: "sources." + name + "." + e.Field, Value: e.Value, Want: e.Want})
 		}
+		if err := c.Documents.CheckFilter(s.Where); err != nil {
+			bad = append(bad, FieldError{Field: "sources." + name + ".where", Value: s.Where, Want: wantFilter(err)})
+		}
 	}
 	return bad
 }
@@ -225,6 +240,9 @@ func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 	for name, s := range change.Add {
 		if bad := c.ValidatePacking(&s); len(bad) > 0 {
 			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+		if err := c.Documents.CheckFilter(s.Where); err != nil {
+			return fmt.Errorf("source %s: where: %w", name, err)
 		}
 	}
 	return m.CheckChange(change)

@@ -95,7 +95,7 @@ func (c Documents) canonical() Documents {
 func (c Config) HasSameTokens(other Config) bool {
 	shape := func(c Config) []byte {
 		d := c.Documents.canonical()
-		d.Dedupe, d.MultiplePerMessage, d.Columns, d.Meta = 0, false, nil, nil
+		d.Dedupe, d.Where, d.MultiplePerMessage, d.Columns, d.Meta = 0, "", false, nil, nil
 		if d.FIM.Rate == 0 {
 			c.Seed = 0 // no draw depends on it
 		}
@@ -144,5 +144,8 @@ func (c Documents) validate() (bad []FieldError) {
 		add("max_tokens.do", do, fmt.Sprintf("%s, %s or %s", MaxCut, MaxDrop, MaxSplit))
 	}
 	c.validateColumns(add)
+	if err := c.CheckFilter(c.Where); err != nil {
+		add("where", c.Where, wantFilter(err))
+	}
 	return bad
 }

@@ -29,12 +29,15 @@ type PlanStats struct {
 	NextSource      int  // number of the source of the planner's next document
 	Idle            bool // the planner reads no document until a control is recorded
 	Sources         []SourceStats
+	Where           string `json:",omitempty"` // filter of all documents
+	FilteredInRow   int64  `json:",omitempty"` // documents that filters have rejected since the last used one
 }
 
 // SourceStats describes one source.
 type SourceStats struct {
 	mixture.Status
 	planner.SourceCounts
+	Where  string                `json:"where,omitempty"` // its filter
 	Start  uint64                `json:"start"`           // sequence of the run's first document
 	Next   uint64                `json:"next"`            // sequence of the next document, 0 after the last one
 	Stream document.SourceStatus `json:"stream,omitzero"` // progress of its reader

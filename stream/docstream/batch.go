@@ -122,7 +122,8 @@ func (d decoder) readBatch(out []decodedDocument, record arrow.Record,
 	for i := range int(record.NumRows()) {
 		doc := decodedDocument{}
 		var failed *deadletter.Problem
-		if doc.tokens, failed = d.rowIDs(ids, i); failed == nil && losses != nil && !losses.IsNull(i) {
+		doc.tokens, failed = d.rowIDs(ids, i)
+		if doc.bytes = idBytes * len(doc.tokens); failed == nil && losses != nil && !losses.IsNull(i) {
 			doc.loss, failed = rowLoss(losses, i, len(doc.tokens))
 		}
 		if failed == nil && weights != nil && !weights.IsNull(i) {

@@ -12,6 +12,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 	"github.com/nats-io/nats.go"
 
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
@@ -65,6 +66,13 @@ type decodedDocument struct {
 	meta    []any // as document.Content.Meta
 	// documents holds the documents of a message of record batches. All other fields but vector are then empty.
 	documents []decodedDocument
+	bytes     int // of the text or the parts, or of the ids with 4 bytes each
+}
+
+// attributes returns the inputs of filters. They share the memory of meta.
+func (d *decodedDocument) attributes() *filter.Attributes {
+	a := filter.Attributes{ID: filter.Truncate(d.id), Path: filter.Truncate(d.path), Bytes: d.bytes, Meta: d.meta}
+	return &a
 }
 
 // part is a part of a text that is tokenized separately.
@@ -87,6 +95,9 @@ type decoder struct {
 	meta        []metaColumn
 	ignored     []string // columns that documents may have and the run ignores
 }
+
+// idBytes is the size of a token id in bytes.
+const idBytes = 4
 
 // maxTokens is the largest number of tokens of a document: lengths are int32.
 const maxTokens = math.MaxInt32
@@ -161,6 +172,10 @@ func (d decoder) decode(header nats.Header, data []byte) (decodedDocument, *dead
 		out.vector, err = d.parseHeaderVector(value)
 	}
 	if err == nil {
+		out.bytes = len(out.text) + idBytes*len(out.tokens)
+		for _, p := range out.parts {
+			out.bytes += len(p.text)
+		}
 		out.replaced, err = out.countInvalid()
 	}
 	if err != nil {

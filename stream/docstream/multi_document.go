@@ -2,6 +2,7 @@ package docstream
 
 import (
 	"loaderd/loader/document"
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 	"loaderd/packonline/similarity"
 	"loaderd/stream/deadletter"
@@ -66,6 +67,8 @@ type documentBuilder struct {
 	losses []int32
 	hints  hintInputs
 	extra  extraBuilder
+	// of the document that is added; its pieces share them
+	attributes *filter.Attributes
 }
 
 func (l *Log) newDocumentBuilder(doc document.Document, about hintInputs) documentBuilder {
@@ -75,6 +78,7 @@ func (l *Log) newDocumentBuilder(doc document.Document, about hintInputs) docume
 
 // addDocument adds one of the message's documents after its transformation.
 func (g *documentBuilder) addDocument(d *decodedDocument, m *transformResult) *deadletter.Problem {
+	g.attributes = d.attributes()
 	if m.pieces == nil {
 		return g.addPart(d, m, 0)
 	}
@@ -95,7 +99,7 @@ func (g *documentBuilder) addPart(d *decodedDocument, m *transformResult, nth in
 	}
 	x := plan.Part{Skip: m.skip, Length: len(m.tokens), Loss: m.loss, Cut: m.cut, SplitIndex: nth}
 	if m.skip == "" {
-		x.ID, x.Hint = hashID(d.id), g.hints.hint(m.tokens)
+		x.ID, x.Hint, x.Attributes = hashID(d.id), g.hints.hint(m.tokens), g.attributes
 	}
 	g.extra.add(len(doc.Docs), len(doc.Tokens), d.meta, m)
 	doc.Docs = append(doc.Docs, document.Doc{Start: int32(len(doc.Tokens)), Weight: d.weight})

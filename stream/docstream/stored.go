@@ -29,7 +29,7 @@ type storedDocuments struct {
 }
 
 // storedFormat is the version of what determines a document besides its message, the program and documentSettings.
-const storedFormat = 1
+const storedFormat = 2
 
 // documentSettings are the settings that determine a document.
 type documentSettings struct {
@@ -51,7 +51,7 @@ func newStoredDocuments(l *Log, t Tokenization) (*storedDocuments, error) {
 	}
 	settings := documentSettings{storedFormat, t.Fingerprint, t.VocabSize, t.NewEncoder != nil, t.End, t.Documents, t.Seed,
 		t.Hints}
-	settings.Documents.Dedupe = 0 // applies to the planner
+	settings.Documents.Dedupe, settings.Documents.Where = 0, "" // apply to the planner
 	if settings.Documents.FIM.Rate == 0 {
 		settings.Seed = 0 // no draw depends on it
 	}

@@ -293,6 +293,7 @@ func (l *Log) makeDocument(m *message, e *workspace) (document.Document, *deadle
 	default:
 		doc.Tokens, doc.Loss, doc.Cut = made.tokens, made.loss, made.cut
 		doc.Weight, doc.ID, doc.Hint = d.weight, hashID(d.id), about.hint(made.tokens)
+		doc.Attributes = d.attributes()
 		if d.meta != nil {
 			doc.Extra = &document.Extra{Meta: d.meta}
 		}

@@ -96,6 +96,7 @@ type requestBody struct {
 	tokens    uint64 // maximum number of tokens; 0 if not given
 	count     uint64 // maximum number of documents; 0 if not given
 	change    mixture.Change
+	where     *string // of the action filter; nil if not given
 	dryRun    bool
 	decided   *uint64 // the step after which a change of the mixture was decided; it is then applied only once
 	requestID string  // identifies the request for a change of the mixture
@@ -133,6 +134,8 @@ var All = []Action{
 		`{"run","source","documents","tokens"}: the next documents to be planned, with tokens as in text; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
 	{"mix", auth.Operate,
 		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, return its state`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
+	{"filter", auth.Operate,
+		`{"run","where","source","dry_run"}: replace the filter of all documents or of a source; without where, return the filters`, "where? source? dry_run?", (*Handler).filter, costRecord},
 	{"seal", auth.Operate,
 		`{"run","source"}: end the document stream at its current last document; without source, the streams of all sources`,
 		"source?", (*Handler).seal, costRecord},
@@ -216,6 +219,10 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 			"count":   request.Number(&q.count, 1, maxPeekDocuments),
 			"weights": request.Object(&q.change.Weights, request.Weight),
 			"add":     request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
+			"where": func(raw json.RawMessage) error {
+				q.where = new(string)
+				return request.Text(q.where)(raw)
+			},
 			"decided": func(raw json.RawMessage) error {
 				q.decided = new(uint64)
 				return request.Number(q.decided, 0, request.MaxNumber)(raw)

@@ -1,6 +1,7 @@
 package action
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"maps"
@@ -33,6 +34,11 @@ func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q r
 	case "seal":
 		if q.source != "" {
 			args = append(args, "source", q.source)
+		}
+	case "filter":
+		args = append(args, "source", q.source, "dry_run", q.dryRun)
+		if q.where != nil {
+			args = append(args, "filter", cmp.Or(*q.where, "none"))
 		}
 	case "mix":
 		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove",

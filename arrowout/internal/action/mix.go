@@ -162,10 +162,12 @@ func remainingDocuments(x state.SourceStats, first, last uint64) (documents int6
 	return documents, false
 }
 
-// requiredRole returns the role that an action requires. Every role may view a mixture. A change requires the role
-// operate, or train if that is configured.
+// requiredRole returns the role that an action requires. Every role may view filters and a mixture. A change requires
+// the role operate, or for a mixture train if that is configured.
 func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 	switch {
+	case a.Name == "filter" && q.where == nil:
+		return auth.Read
 	case a.Name != "mix":
 	case !q.hasMixtureChange():
 		return auth.Read
@@ -177,8 +179,11 @@ func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 
 // costOf returns the cost of an action with this body.
 func (a Action) costOf(q requestBody) cost {
-	if a.Name == "mix" && !q.hasMixtureChange() {
+	switch {
+	case a.Name == "mix" && !q.hasMixtureChange():
 		return costSearch
+	case a.Name == "filter" && q.where == nil:
+		return costLow
 	}
 	return a.cost
 }

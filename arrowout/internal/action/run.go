@@ -68,6 +68,8 @@ type Records interface {
 	SealSource(ctx context.Context, name, who string) (uint64, error)
 	// Mix changes the mixture of sources, or computes what a change would do.
 	Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error)
+	// Filter replaces a filter and returns the first step that can differ.
+	Filter(ctx context.Context, q state.FilterRequest) (step uint64, err error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 }

@@ -14,6 +14,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
@@ -100,6 +101,8 @@ type PlannerCopy struct {
 	Sources  []mixture.Status
 	Counts   []planner.SourceCounts
 	Mix      *mixture.Mixture
+	// Selections are those of the sources, by source.
+	Selections []plan.Selection
 }
 
 // newApplier returns an applier that continues from the copy and is not shared.

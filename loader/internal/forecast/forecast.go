@@ -100,7 +100,7 @@ func (c PlannerCopy) rests() bool {
 // remainingDocuments describes the remaining documents of a source.
 type remainingDocuments struct {
 	*sample
-	config         mixture.Source
+	selection      *plan.Selection
 	lastStored     uint64            // last stored document
 	epoch          uint64            // current epoch
 	epochSample    []sampledDocument // remaining documents of the sample in the current epoch
@@ -130,10 +130,10 @@ func (f *forecast) sampleRemaining(ctx context.Context, c PlannerCopy) ([]remain
 			return nil, err
 		}
 		walk, place := f.currentOrder(c, i, state.Last)
-		r.lastStored, r.config = walk.Last, c.Mix.SourceConfig(i)
+		r.lastStored, r.selection = walk.Last, &c.Selections[i]
 		r.epochDocuments = float64(walk.Len() - min(place.Taken, walk.Len()))
 		from := place.Taken
-		if r.config.Epochs.HasEpochAfter(place.Epoch + 1) {
+		if r.selection.Config.Epochs.HasEpochAfter(place.Epoch + 1) {
 			from = 0 // the documents already read repeat
 		}
 		if !f.samples[i].covers(place.Epoch, from, walk.Len()) {
@@ -163,7 +163,7 @@ func (f *forecast) currentOrder(c PlannerCopy, source int, last uint64) (*mixtur
 
 // estimateTokens estimates the remaining tokens of a source from its sample.
 func (r *remainingDocuments) estimateTokens(c PlannerCopy, source int) {
-	mean, off := estimateMean(r.epochSample, r.epochDocuments, r.config)
+	mean, off := estimateMean(r.epochSample, r.epochDocuments, r.selection)
 	s, counts := c.Sources[source], c.Counts[source]
 	duplicates := counts.Skipped.Count(plan.SkipDuplicate)
 	if used := counts.Arrived - counts.Skipped.Total() + duplicates; used > 0 {

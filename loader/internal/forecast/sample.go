@@ -156,13 +156,13 @@ func (s *sample) documentsFrom(place uint64) (out []sampledDocument) {
 // estimateMean estimates the mean number of tokens per document from a sample of that many documents, and its standard
 // error. Skipped documents count as zero tokens. The documents of a run must be adjacent in some. A few runs may be
 // similar by chance, so the error is at least that of the same number of single documents.
-func estimateMean(some []sampledDocument, of float64, c mixture.Source) (mean, deviation float64) {
+func estimateMean(some []sampledDocument, of float64, s *plan.Selection) (mean, deviation float64) {
 	n := float64(len(some))
 	if n == 0 {
 		return 0, 0
 	}
 	for i := range some {
-		mean += float64(some[i].UsedTokens(c))
+		mean += float64(some[i].UsedTokens(s))
 	}
 	mean /= n
 	// deviations from the mean: of single documents, and of whole runs
@@ -170,7 +170,7 @@ func estimateMean(some []sampledDocument, of float64, c mixture.Source) (mean, d
 	for first, i := 0, 0; i < len(some); first = i {
 		off := 0.0
 		for ; i < len(some) && some[i].run == some[first].run; i++ {
-			x := float64(some[i].UsedTokens(c)) - mean
+			x := float64(some[i].UsedTokens(s)) - mean
 			alone += x * x
 			off += x
 		}

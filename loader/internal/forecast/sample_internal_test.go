@@ -10,6 +10,7 @@ import (
 	"loaderd/internal/testscale"
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 )
 
 // shelved holds documents of given lengths, the first with sequence 1. It records which documents are read together.
@@ -74,7 +75,7 @@ func TestSample_ErrorHoldsForSimilarNeighbours(t *testing.T) {
 			for seed := range uint64(seeds) {
 				lengths, truth := alike(rand.New(rand.NewPCG(seed, 1)), n, together)
 				s := drawOf(t, &shelved{lengths: lengths}, walk, seed, 1024, 4<<20)
-				mean, off := estimateMean(s.documents, n, mixture.Source{})
+				mean, off := estimateMean(s.documents, n, &plan.Selection{})
 				if math.Abs(mean-truth) > 2*off {
 					missed++
 				}
@@ -122,7 +123,7 @@ func TestSample_BoundedInTokens(t *testing.T) {
 	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
 	walk := walks(len(lengths))["in order"]
 	s := drawOf(t, &shelved{lengths: lengths}, walk, 1, 1024, 4<<20)
-	if mean, off := estimateMean(s.documents, 700, mixture.Source{}); len(s.documents) != 700 ||
+	if mean, off := estimateMean(s.documents, 700, &plan.Selection{}); len(s.documents) != 700 ||
 		math.Abs(mean-truth) > 1e-6 ||
 		off != 0 {
 		t.Errorf("of 700 documents %d are drawn; their mean is %v±%v, and it is %v", len(s.documents), mean, off, truth)

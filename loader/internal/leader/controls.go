@@ -44,6 +44,8 @@ func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control
 		return h.sealSources(ctx, c.Requester, q, c.Source)
 	case planrecord.Mix:
 		return h.changeMixture(ctx, c, q)
+	case planrecord.Filter:
+		return h.changeFilter(ctx, c, q)
 	}
 	return h.refuse(ctx, q, "a record of kind %d cannot be requested", c.Kind())
 }
@@ -196,6 +198,24 @@ func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q 
 	}
 	h.recentChanges.add(c, step)
 	return h.recordControl(ctx, c.PlaceAfter(h.applier.Planner.Clock()), func(context.Context) { q.reply <- a })
+}
+
+// changeFilter records a change of a filter. The result is the first step that can differ. Nothing is recorded if the
+// filter is as requested, so that a repeated request is recorded once.
+func (h *commandHandler) changeFilter(ctx context.Context, c planrecord.Filter, q Command) error {
+	p := h.applier.Planner
+	now, err := p.FilterOf(c.Source)
+	if err == nil {
+		err = h.setup.Config.Documents.CheckFilter(c.Where)
+	}
+	if err != nil {
+		return h.refuse(ctx, q, "%v", err)
+	}
+	result := Result{At: p.Next()}
+	if q.DryRun || now == c.Where {
+		return h.queue.reply(ctx, q, result)
+	}
+	return h.recordControl(ctx, c.PlaceAfter(p.Clock()), func(context.Context) { q.reply <- result })
 }
 
 // notifySealed notifies producers of the ends of the sources that the plan has sealed.

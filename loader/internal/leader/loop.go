@@ -40,6 +40,7 @@ type loop struct {
 	hints         hintCheck
 	traces        traces
 	skips         skipLog
+	filteredInRow int64 // documents that filters have rejected since the last used one
 	earlyFlushes  earlyFlushes
 	missing       missingDocument // zero if none is missing
 }
@@ -186,17 +187,20 @@ func (l *loop) addHeld(ctx context.Context, from *feed.Feed) error {
 }
 
 func (l *loop) addDocument(ctx context.Context, d document.Document) error {
-	if d.Skip == "" {
-		l.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Cursor().Next(), d.Content)
-		if d.Trace != nil && l.setup.Backends.Tracer != nil {
-			l.traces.addDocument(plan.Ref(d.Source, d.Sequence), d.Trace)
-		}
-	}
+	usedTokens := l.applier.UsedTokens
 	ready, err := l.applier.AddDocument(d.Arrival())
 	if err != nil {
 		return err
 	}
 	counts, _ := l.applier.Planner.Counts()
+	if used := l.applier.UsedTokens > usedTokens; used {
+		l.filteredInRow = 0
+		l.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Clock(), d.Content)
+		if d.Trace != nil && l.setup.Backends.Tracer != nil {
+			l.traces.addDocument(plan.Ref(d.Source, d.Sequence), d.Trace)
+		}
+	}
+	l.filteredInRow += counts.Skipped.Sub(l.skips.count).Count(plan.SkipFiltered)
 	l.skips.observe(d.Source, d.Sequence, counts.Skipped)
 	l.hints.check(l.applier)
 	if err := l.applyReady(ctx, ready); err != nil {

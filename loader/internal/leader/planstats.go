@@ -25,8 +25,10 @@ func (l *loop) publishStats() {
 	m, counts := p.Mixture(), p.SourceCounts()
 	for i, x := range m.Status() {
 		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start,
-			Next: m.NextSequence(i)})
+			Next: m.NextSequence(i), Where: p.Selection(i).Filters.Source.Text()})
 	}
+	s.Where, _ = p.FilterOf("")
+	s.FilteredInRow = l.filteredInRow
 	l.stats = s
 	l.status.setStats(s)
 }

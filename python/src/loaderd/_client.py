@@ -389,6 +389,33 @@ class Client(Iterator[Step]):
             body["request_id"] = uuid.uuid4().hex
         return self._one("mix", **body)
 
+    def filter(self, where: str | None = None, *, source: str | None = None, dry_run: bool = False) -> dict[str, Any]:
+        """Replaces a filter of documents, effective from the next planned document.
+
+        Without an expression the filters in effect are returned (docs/reference/wire.md).
+
+        Args:
+            where: The new expression, as documents.where in the configuration; empty for no filter.
+            source: The source whose filter is replaced; None replaces the filter of all documents.
+            dry_run: Whether to check the expression and change nothing.
+
+        Returns:
+            "step", the first step that can differ, "where" and "sources", the filters after the change, and
+            "rejected_documents" of "documents".
+
+        Raises:
+            InvalidTicketError: If the expression is invalid, with the column, or the run has no such source.
+            ForbiddenError: If the caller has not the role operate.
+        """
+        body: dict[str, Any] = {}
+        if where is not None:
+            body["where"] = where
+        if source is not None:
+            body["source"] = source
+        if dry_run:
+            body["dry_run"] = True
+        return self._one("filter", **body)
+
     def seal(self, source: str | None = None) -> int:
         """Seals a document stream at its current last document, after which the run ends.
 
