@@ -45,6 +45,7 @@ func TestModelOfDaemons(t *testing.T) {
 				"fork":           m.either(m.fork),
 				"audit":          m.either(m.audit),
 				"mix":            m.either(m.mix),
+				"filter":         m.either(m.filter),
 				"seal a source":  m.either(m.sealSource),
 				"end a stream":   m.endStream,
 			})

@@ -67,6 +67,7 @@ func drawSource(rt *rapid.T, c runconfig.Config) mixture.Source {
 	if rapid.IntRange(0, 3).Draw(rt, "chooses documents") == 0 {
 		s.MinTokens, s.MaxTokens = rapid.IntRange(0, 6).Draw(rt, "min_tokens"),
 			rapid.SampledFrom([]int{0, 40}).Draw(rt, "max_tokens")
+		s.Where = drawFilter(rt)
 		s.Split = rapid.SampledFrom([]mixture.Split{{}, {Of: 4, Take: []int{0, 2}}, {Of: 4, Take: []int{3, 3}}}).Draw(rt,
 			"split")
 	}
@@ -166,10 +167,11 @@ func (m *machine) document(ref uint64) document.Document {
 }
 
 // leaves reports whether a source filters out document i of a message.
-func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
+func (m *machine) leaves(r *reference, source int, sequence uint64, i int, x plan.Part) bool {
 	c := m.infos()[source].Config
 	place := sequence + uint64(i-x.SplitIndex)<<48
-	return !c.Split.Includes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
+	return !c.Split.Includes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens ||
+		!m.matches(r, source, x.Length)
 }
 
 // done counts how often each used document arrived before a low watermark.

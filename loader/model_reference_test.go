@@ -123,6 +123,7 @@ type reference struct {
 	first    uint64               // first arrival that the run needs at its beginning
 	in       int64                // tokens of used documents
 	used     map[member]int       // uses of each document
+	filters  map[string]string    // at its beginning, by source; "" for that of all documents
 	arrivals [][]member           // used documents of each message, in order of arrival
 	before   [][]window           // windows after each message
 }
@@ -238,6 +239,12 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 	}
 	m.ref = &reference{header: h, applier: a, used: maps.Clone(m.past.used), took: map[int]uint64{},
 		first: a.Planner.LowWatermark().Next(), in: a.UsedTokens}
+	m.ref.filters = map[string]string{}
+	for _, name := range append([]string{""}, sourcesOfModel...) {
+		if where, err := a.Planner.FilterOf(name); err == nil {
+			m.ref.filters[name] = where
+		}
+	}
 	if h.Parent == nil {
 		return
 	}
@@ -296,7 +303,7 @@ func (m *machine) account(r *reference, source int, d document.Document) {
 	var comes []member
 	for i, x := range parts {
 		id := [2]uint64{x.ID, uint64(x.SplitIndex)}
-		skipped := x.Skip != "" || m.leaves(source, d.Sequence, i, x)
+		skipped := x.Skip != "" || m.leaves(r, source, d.Sequence, i, x)
 		if skipped {
 			id[0] = 0
 		}

@@ -57,6 +57,7 @@ func TestModel(t *testing.T) {
 			"fork":           m.fork,
 			"audit":          m.audit,
 			"mix":            m.mix,
+			"filter":         m.filter,
 			"seal a source":  m.sealSource,
 			"end a stream":   m.endStream,
 		})
@@ -107,6 +108,9 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 	m.process = m.crew[0]
 	c := configs(rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")).Draw(rt, "configuration")
 	m.several = c.Documents.CanHoldMultiple()
+	if rapid.IntRange(0, 3).Draw(rt, "filters") == 0 {
+		c.Documents.Where = drawFilter(rt)
+	}
 	if c.Sources = plain(); rapid.Bool().Draw(rt, "several sources") {
 		drawMixture(rt, &c, processes)
 	}

@@ -24,7 +24,7 @@ func (w *wait) describeFilters() string {
 	}
 	for _, s := range p.Sources {
 		if s.Where != "" && !s.Removed {
-			filters = append(filters, "where of source "+s.Name+": "+s.Where)
+			filters = append(filters, fmt.Sprintf("where of source %q: %s", s.Name, s.Where))
 		}
 	}
 	const most = 3

@@ -9,6 +9,7 @@ import (
 
 	"loaderd/loader/docrecord"
 	"loaderd/loader/document"
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 	"loaderd/packonline/similarity"
 )
@@ -18,14 +19,19 @@ func fullDocument() document.Document {
 	weight, other := float32(0.25), float32(3)
 	hint := &similarity.Hint{Source: 7, Terms: []uint32{1, math.MaxUint32}, Path: []uint64{9, math.MaxUint64},
 		Vector: []int8{-128, 0, 127}}
+	meta := []any{nil, nil, "text", int64(math.MinInt64), math.Inf(-1), ""}
 	return document.Document{Sequence: 12, ID: math.MaxUint64, Cut: true,
 		Content: document.Content{Tokens: []int32{0, 1, 1<<24 - 1, 65536}, Loss: plan.LossRuns{0, 3, 1}, Weight: &weight,
 			Extra: &document.Extra{Columns: [][]byte{{1, 2, 3}, nil, {}},
-				Meta: []any{"text", int64(math.MinInt64), math.Inf(-1), nil, ""}},
+				Meta: meta},
 			Docs: []document.Doc{{Start: 0}, {Start: 3, Weight: &other}}, Stored: -5},
 		PackingHints: plan.PackingHints{Hint: hint},
-		Parts: []plan.Part{{ID: 4, Length: 3, Loss: plan.LossRuns{1, 2}, Cut: true, SplitIndex: 2,
-			PackingHints: plan.PackingHints{Hint: hint}}, {Length: 1, Skip: plan.SkipMasked}}}
+		Attributes:   &filter.Attributes{ID: "a", Path: "b", Bytes: 3, Meta: meta},
+		Parts: []plan.Part{{Length: 2, Attributes: &filter.Attributes{}}, // its values are nil
+			{ID: 4, Length: 3, Loss: plan.LossRuns{1, 2}, Cut: true, SplitIndex: 2,
+				Attributes:   &filter.Attributes{ID: "c", Path: "d", Bytes: 1 << 40, Meta: meta[2:4]},
+				PackingHints: plan.PackingHints{Hint: hint}},
+			{Length: 1, Skip: plan.SkipMasked}}}
 }
 
 // A parsed document equals the document. The test fails for a new field of a document that is not encoded.

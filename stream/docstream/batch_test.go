@@ -15,6 +15,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader/document"
+	"loaderd/loader/filter"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
 	"loaderd/stream"
@@ -98,8 +99,10 @@ func TestMultipleDocuments_DeliveredInRowOrder(t *testing.T) {
 	want.NarrowTokens = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
 	want.Loss = plan.LossRuns{1, 7, 3}
 	want.Docs = []document.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
-	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty},
-		{Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
+	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}, Attributes: &filter.Attributes{ID: "a", Bytes: 12}},
+		{Skip: plan.SkipEmpty}, {Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}},
+		{Length: 2, Loss: plan.LossRuns{0, 1, 1}, Attributes: &filter.Attributes{ID: "c", Bytes: 8}},
+		{Length: 2, Attributes: &filter.Attributes{Bytes: 4}}}
 	src := openSource(t, l, 1)
 	got := nextDoc(t, src)
 	shown, err := l.ViewDocument(natstest.Context(t), 1)
