@@ -241,7 +241,7 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 		first: a.Planner.LowWatermark().Next(), in: a.UsedTokens}
 	m.ref.filters = map[string]string{}
 	for _, name := range append([]string{""}, sourcesOfModel...) {
-		if where, err := a.Planner.FilterOf(name); err == nil {
+		if where, err := a.Planner.Filters.Expression(name); err == nil {
 			m.ref.filters[name] = where
 		}
 	}

@@ -58,7 +58,6 @@ type Stats struct {
 	Source    document.SourceStatus `json:"source"`
 	// Sources are in the order of their numbers; Source is that of the next document.
 	Sources []state.SourceStats `json:"sources,omitempty"`
-	Where   string              `json:"where,omitempty"` // filter of all documents
 	// Streams has the fills of the document streams, in the order of their sources.
 	Streams []state.StreamFill `json:"streams,omitempty"`
 	// StreamProblem is the problem of a reachable document stream; empty if none.
@@ -94,7 +93,7 @@ func (r *Run) Stats() Stats {
 		RowShortage: RowShortage{RowsNeeded: p.Shortage.Needed, RowsReady: p.Shortage.Packed}, MaxWait: p.Counts.WaitMax,
 		Cursor: p.Cursor.Last(), LowWatermark: p.LowWatermark.Next(), StreamProblem: from.StreamProblem,
 		Published: from.PublishedDocuments(), PackingCounters: p.PackingCounters,
-		Streams: from.StreamFills, Sources: slices.Clone(p.Sources), Where: p.Where}
+		Streams: from.StreamFills, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}

@@ -43,7 +43,6 @@ type Status struct {
 	RankCount int            `json:"ranks_total"` // number of ranks
 	Commits   []JobCommit    `json:"commits"`
 	Daemons   []DaemonStatus `json:"daemons"`
-	Where     string         `json:"where,omitempty"` // filter of all documents
 	// unused documents by reason; reasons without documents are omitted
 	Skipped        []SkippedStatus `json:"skipped"`
 	Dead           DeadStatus      `json:"dead_letters"`
@@ -68,6 +67,8 @@ type SkippedStatus struct {
 	Documents int64  `json:"documents"`
 	Text      string `json:"text"` // words after the number
 	Do        string `json:"do"`   // advice for the operator
+	// of the reason filtered: the filters in effect, by source; "" for that of all documents
+	Filters map[string]string `json:"filters,omitempty"`
 }
 
 // PullStatus is the progress of a source that is filled from object stores.
@@ -138,11 +139,10 @@ type SourceStatus struct {
 	Epochs      string     `json:"epochs"`
 	Documents   int64      `json:"documents"` // taken, used or not
 	Undecodable int64      `json:"undecodable"`
-	LeftOut     int64      `json:"left_out"`        // unused documents, for any reason
-	Stored      uint64     `json:"stored"`          // sequence of the last document in its stream
-	Start       uint64     `json:"start"`           // sequence of the run's first document
-	Next        uint64     `json:"next"`            // sequence of the next document; 0 after the last one
-	Where       string     `json:"where,omitempty"` // its filter
+	LeftOut     int64      `json:"left_out"` // unused documents, for any reason
+	Stored      uint64     `json:"stored"`   // sequence of the last document in its stream
+	Start       uint64     `json:"start"`    // sequence of the run's first document
+	Next        uint64     `json:"next"`     // sequence of the next document; 0 after the last one
 	DrySince    *time.Time `json:"dry_since,omitempty"`
 	DownSince   *time.Time `json:"down_since,omitempty"`
 	Sealed      bool       `json:"sealed,omitempty"`

@@ -35,7 +35,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Version: w.Version, Verdict: verdict,
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
 		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{}, Where: s.Where,
+		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{},
 		Commits: []api.JobCommit{},
 		Ranks:   furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
 		Events: w.Events.newest()}
@@ -61,7 +61,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 	for why, n := range s.Skipped.All() {
 		if n > 0 {
 			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(),
-				Do: why.Do()})
+				Do: why.Do(), Filters: filtersOf(why, s.Sources)})
 		}
 	}
 	if w.Dead != nil {
@@ -127,7 +127,7 @@ func sourceStatuses(s loader.Stats, recent map[string]float64) (out []api.Source
 		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Count(plan.SkipUndecodable),
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Start: x.Start, Next: x.Next,
-			Where: x.Where, Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
+			Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
 		if tokens > 0 {
 			share := stats.Share(x.Status.Tokens, tokens)
 			y.Share = &share
@@ -173,4 +173,21 @@ func (w *Monitor) flowStages(s loader.Stats, out *api.Status, read uint64) []api
 		stage(api.StageCommitted, float64(out.Committed), float64(planned), "steps", 0, "steps"),
 	}
 	return slices.DeleteFunc(stages, func(x api.Stage) bool { return x.Name == api.StageHeld && x.Limit == 0 })
+}
+
+// filtersOf returns the filters in effect, by source, for documents that filters rejected; nil for other reasons.
+func filtersOf(why plan.Skip, sources []state.SourceStats) map[string]string {
+	if why != plan.SkipFiltered {
+		return nil
+	}
+	out := map[string]string{}
+	for _, s := range sources {
+		if s.RunWhere != "" {
+			out[""] = s.RunWhere
+		}
+		if s.Where != "" && !s.Removed {
+			out[s.Name] = s.Where
+		}
+	}
+	return out
 }

@@ -50,7 +50,7 @@ func (w *wait) firstStepCause() *fault.Error {
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	if filtered := w.describeFilters(); filtered != "" {
+	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
 		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
 			filterAdvice, nil)
 	}

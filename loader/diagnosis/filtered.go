@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"loaderd/internal/humanize"
+	"loaderd/loader/state"
 )
 
 // minFilteredInRow is the number of documents after which filters that reject all of them are named as the cause of a
@@ -12,17 +13,16 @@ import (
 const minFilteredInRow = 1000
 
 // describeFilters returns that filters reject all recent documents, with their expressions; empty if they do not.
-func (w *wait) describeFilters() string {
-	p := &w.Report.PlanStats
+func describeFilters(p *state.PlanStats) string {
 	n := p.FilteredInRow
 	if n == 0 || n < minFilteredInRow && n < p.Counts.Arrived {
 		return ""
 	}
 	var filters []string
-	if p.Where != "" {
-		filters = append(filters, "documents.where: "+p.Where)
-	}
-	for _, s := range p.Sources {
+	for i, s := range p.Sources {
+		if i == 0 && s.RunWhere != "" {
+			filters = append(filters, "documents.where: "+s.RunWhere)
+		}
 		if s.Where != "" && !s.Removed {
 			filters = append(filters, fmt.Sprintf("where of source %q: %s", s.Name, s.Where))
 		}

@@ -322,7 +322,7 @@ func (w *wait) checkSourceDry() *fault.Error {
 		detail += "; " + skipped
 	}
 	do := w.dryAdvice()
-	if filtered := w.describeFilters(); filtered != "" {
+	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
 		sentence, detail, do = sentence+" that match the filters", filtered+"; "+detail, filterAdvice
 	}
 	if w.PullStatus != nil {
@@ -463,7 +463,7 @@ func (w *wait) checkPoolFilling() *fault.Error {
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	if filtered := w.describeFilters(); filtered != "" {
+	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
 		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
 			filterAdvice, nil)
 	}

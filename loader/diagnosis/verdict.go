@@ -186,7 +186,7 @@ func failedVerdict(err error) Verdict {
 func (m *judgement) endedVerdict() Verdict {
 	steps := m.w.Step
 	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.describeSkipped()}
-	if filtered := m.w.describeFilters(); filtered != "" && steps == 0 {
+	if filtered := describeFilters(&m.w.Report.PlanStats); filtered != "" && steps == 0 {
 		return Verdict{Health: Failing, Sentence: "Ended without a step: " + filtered, Detail: v.Detail,
 			Bottleneck: LimitDocuments, Advice: "correct the filters and start a new run"}
 	}

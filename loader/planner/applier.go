@@ -158,7 +158,7 @@ func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bo
 			return m.ApplyChange(c.Change, sourceRanges(c.SourceBegins))
 		}, c.Infos()...)
 	case planrecord.Filter:
-		return nil, false, p.setFilter(c.Source, c.Where)
+		return nil, false, p.Filters.set(c.Source, c.Where)
 	case planrecord.SealSource:
 		return p.applyMixtureChange(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
 	case planrecord.Rest:

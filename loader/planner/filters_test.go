@@ -117,7 +117,7 @@ func TestPlanner_Filters(t *testing.T) {
 		t.Errorf("%d documents are rejected, want %d", n, rejected)
 	}
 	for source, want := range map[string]string{"": "", plantest.Source: `bytes > 150`} {
-		if where, err := a.Planner.FilterOf(source); where != want || err != nil {
+		if where, err := a.Planner.Filters.Expression(source); where != want || err != nil {
 			t.Errorf("the filter of %q is %q, %v", source, where, err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestPlanner_RefusesImpossibleFilters(t *testing.T) {
 		if err := a.ApplyPending(func(planner.Ready) error { return nil }); err == nil {
 			t.Errorf("the planner accepts %s", c)
 		}
-		if where, _ := a.Planner.FilterOf(""); where != "tokens > 1" {
+		if where, _ := a.Planner.Filters.Expression(""); where != "tokens > 1" {
 			t.Errorf("%s has set %q", c, where)
 		}
 	}
@@ -187,7 +187,7 @@ func TestPlanner_ForkInheritsFilters(t *testing.T) {
 		}
 		got := map[string]string{}
 		for source := range tt.want {
-			got[source], _ = p.FilterOf(source)
+			got[source], _ = p.Filters.Expression(source)
 		}
 		if !maps.Equal(got, tt.want) {
 			t.Errorf("%s: the filters are %q, want %q", name, got, tt.want)

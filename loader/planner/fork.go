@@ -98,7 +98,7 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	if err != nil {
 		return nil, err
 	}
-	n.filters.inheritFilters(&p.filters, old.infos, old.mix.SourceConfig)
+	n.Filters.inherit(p.Filters, old.infos, old.mix.SourceConfig)
 	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
@@ -124,7 +124,7 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 		x.counts.Emitted = 0
 		x.selection = plan.Selection{} // compiled for the meta values of the parent
 	}
-	if err := n.compileFilters(); err != nil {
+	if err := n.Filters.compile(); err != nil {
 		return nil, err
 	}
 	n.sources.applySourceEnds() // the configuration may permit a further epoch

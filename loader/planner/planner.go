@@ -47,7 +47,7 @@ type Planner struct {
 	sources      *sourceSet
 	losses       losses
 	lossOnce     bool // LossOnce: at least one packer counts the loss of a repeated token once
-	filters      filterSet
+	Filters      *Filters
 	missingHints map[uint64][]missingHint // keyed by the document's message, as a plan names it
 
 	lastTokens int64 // tokens of the last document
@@ -86,7 +86,7 @@ func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInf
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
 	p.sources = newSourceSet(c, mix, infos, r)
-	p.filters = filterSet{documents: c.Documents}
+	p.Filters = &Filters{documents: c.Documents, sources: p.sources}
 	return p, p.addPacker(c.Packing)
 }
 

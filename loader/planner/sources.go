@@ -92,7 +92,7 @@ func (p *Planner) addNewSources() error {
 	for i := len(b.states); i < b.mix.Len(); i++ {
 		x := sourceState{dedup: newDedupWindow(b.dedupe)}
 		var err error
-		if x.selection, err = p.filters.selection(b.mix.Name(i), b.mix.SourceConfig(i), nil); err != nil {
+		if x.selection, err = p.Filters.selection(b.mix.Name(i), b.mix.SourceConfig(i), nil); err != nil {
 			return err
 		}
 		if own := b.mix.SourceConfig(i).Packing; own != nil {

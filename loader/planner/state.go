@@ -65,7 +65,7 @@ func (p *Planner) AppendState(b []byte) []byte {
 	}
 	b = p.queues.appendState(b, &previous)
 	b = p.appendForkState(b, &previous)
-	return p.appendFilters(p.losses.appendState(b, p.bufferedNames))
+	return p.Filters.appendState(p.losses.appendState(b, p.bufferedNames))
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
@@ -75,7 +75,7 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
 	}
 	r := codec.Cursor{Buf: b[1:]}
-	p.filters.changed = nil
+	p.Filters.changed = nil
 	p.cursor = plan.PositionAfter(r.Uvarint())
 	p.stepIndex = r.Uvarint()
 	for _, n := range p.counts.fields() {
@@ -132,9 +132,7 @@ func (p *Planner) RestoreState(b []byte) error {
 			r.Fail(err)
 		}
 	}
-	if r.Err == nil {
-		p.restoreFilters(&r)
-	}
+	p.Filters.restoreState(&r, &p.counts.Skipped)
 	if r.Err == nil && len(r.Buf) > 0 {
 		r.Err = fmt.Errorf("%d bytes too many", len(r.Buf))
 	}

@@ -69,6 +69,15 @@ type decodedDocument struct {
 	bytes     int // of the text or the parts, or of the ids with 4 bytes each
 }
 
+// size returns the bytes of the text, the parts or the ids.
+func (d *decodedDocument) size() int {
+	n := len(d.text) + idBytes*len(d.tokens)
+	for _, p := range d.parts {
+		n += len(p.text)
+	}
+	return n
+}
+
 // attributes returns the inputs of filters. They share the memory of meta.
 func (d *decodedDocument) attributes() *filter.Attributes {
 	a := filter.Attributes{ID: filter.Truncate(d.id), Path: filter.Truncate(d.path), Bytes: d.bytes, Meta: d.meta}
@@ -172,10 +181,7 @@ func (d decoder) decode(header nats.Header, data []byte) (decodedDocument, *dead
 		out.vector, err = d.parseHeaderVector(value)
 	}
 	if err == nil {
-		out.bytes = len(out.text) + idBytes*len(out.tokens)
-		for _, p := range out.parts {
-			out.bytes += len(p.text)
-		}
+		out.bytes = out.size()
 		out.replaced, err = out.countInvalid()
 	}
 	if err != nil {

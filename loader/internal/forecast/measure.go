@@ -106,7 +106,8 @@ func (m *measurement) openReader(ctx context.Context, source int, epoch, taken u
 	mix := m.applier.Planner.Mixture()
 	x.epochOrder = mix.EpochOrder(source, epoch)
 	if m.keptArrivals[source] == nil && !m.usesHints(source) &&
-		m.applier.Planner.Selection(source).Filters.IsEmpty() && mix.SourceConfig(source).Epochs.HasEpochAfter(epoch+1) &&
+		m.applier.Planner.Filters.Selection(source).Filters.IsEmpty() &&
+		mix.SourceConfig(source).Epochs.HasEpochAfter(epoch+1) &&
 		x.epochOrder.Len() <= uint64(m.keptRoom) {
 		m.keptRoom -= int(x.epochOrder.Len())
 		m.keptArrivals[source] = make([]plan.Arrival, x.epochOrder.Len())
@@ -115,7 +116,7 @@ func (m *measurement) openReader(ctx context.Context, source int, epoch, taken u
 	return x, nil
 }
 
-// usesHints reports whether the planner uses packing hints of a source's documents. Like the inputs of filters, they are
+// usesHints reports whether the planner uses packing hints of a source's documents. Like inputs of filters, they are
 // too large to keep.
 func (m *measurement) usesHints(source int) bool {
 	return m.e.run.Header().Config.SourcePacking(

@@ -204,7 +204,7 @@ func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q 
 // filter is as requested, so that a repeated request is recorded once.
 func (h *commandHandler) changeFilter(ctx context.Context, c planrecord.Filter, q Command) error {
 	p := h.applier.Planner
-	now, err := p.FilterOf(c.Source)
+	now, err := p.Filters.Expression(c.Source)
 	if err == nil {
 		err = h.setup.Config.Documents.CheckFilter(c.Where)
 	}

@@ -116,7 +116,7 @@ func (l *Leader) CopyPlanner(ctx context.Context) (c forecast.PlannerCopy, err e
 		copied <- forecast.PlannerCopy{
 			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(),
 			Clock: a.Planner.Clock(), Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(),
-			Counts: a.Planner.SourceCounts(), Selections: a.Planner.Selections(),
+			Counts: a.Planner.SourceCounts(), Selections: a.Planner.Filters.Selections(),
 		}
 	}
 	select {

@@ -24,10 +24,10 @@ func (l *loop) publishStats() {
 	s.NextSource, s.Idle = source, !wants
 	m, counts := p.Mixture(), p.SourceCounts()
 	for i, x := range m.Status() {
+		filters := p.Filters.Selection(i).Filters
 		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start,
-			Next: m.NextSequence(i), Where: p.Selection(i).Filters.Source.Text()})
+			Next: m.NextSequence(i), Where: filters.Source.Text(), RunWhere: filters.Run.Text()})
 	}
-	s.Where, _ = p.FilterOf("")
 	s.FilteredInRow = l.filteredInRow
 	l.stats = s
 	l.status.setStats(s)
