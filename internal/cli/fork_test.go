@@ -70,6 +70,14 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		!strings.Contains(stderr, "is or was a source of the run") {
 		t.Errorf("a removed source was added again: exit status %d: %s", code, stderr)
 	}
+	s.does("filter", "--source", "web", "--where", "tokens > 0 && bytes > 0")
+	if said := s.does("filter"); !strings.Contains(said, "tokens > 0 && bytes > 0") {
+		t.Errorf("output of filter: %s", said)
+	}
+	if code, _, stderr := s.loaderd("filter", "--where", "tokns > 0"); code == command.ExitOK ||
+		!strings.Contains(stderr, "column 1") || !strings.Contains(stderr, "unknown name tokns") {
+		t.Errorf("a filter of an unknown name: exit status %d: %s", code, stderr)
+	}
 	s.does("seal")
 	parent := s.read("sources")
 	whole := tokensBySource(parent...)
