@@ -25,7 +25,7 @@ func newTokenDecoder(d *definition.Definition) (m tokenDecoder) {
 	}
 	m.decoded = make([]string, 0, len(d.TokensByID())+len(d.Added))
 	m.hasToken = make([]bool, 0, cap(m.decoded))
-	if d.Characters == nil {
+	if d.Characters == nil && d.WordPiece == nil {
 		texts := d.TokensByID()
 		for _, v := range d.Entries {
 			if text := texts[v.ID]; text != "" {

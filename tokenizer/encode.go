@@ -87,7 +87,15 @@ func (e *Encoder) encodeBetweenAdded(dst []int32, s []byte, first bool) []int32 
 // encodeSection encodes text without added tokens. first reports that it starts where the text does.
 func (e *Encoder) encodeSection(dst []int32, s []byte, first bool) []int32 {
 	c := e.model.def.Characters
-	if c != nil && c.MarksLate && c.Mark != " " {
+	switch {
+	case e.model.def.WordPiece != nil:
+		return e.words.Encode(e.model.def.Words, dst, s)
+	case e.model.def.JoinsSpaces:
+		e.marked = norm.JoinSpaces(norm.ReuseBuffer(e.marked), s, e.model.mark)
+		if s = e.marked; len(s) == 0 {
+			return dst
+		}
+	case c != nil && c.MarksLate && c.Mark != " ":
 		s = norm.ReplaceAll(&e.marked, s, e.model.mark, []byte{' '})
 	}
 	if c == nil && e.model.def.Family.SpacedPieces != nil {

@@ -157,9 +157,9 @@ func goldenRefused(t *testing.T) map[string][]byte {
 	} {
 		change("pre-tokenizer "+name, "pre_tokenizer", pre)
 	}
-	change("normalizer", "normalizer", object{"type": "Lowercase"})
+	change("normalizer", "normalizer", object{"type": "Nmt"})
 	change("growth", "normalizer", replacing("a", strings.Repeat("b", 100)))
-	change("model type", "model.type", "Unigram")
+	change("model type", "model.type", "WordLevel")
 	change("dropout", "model.dropout", 0.1)
 	change("suffix", "model.end_of_word_suffix", "</w>")
 	change("ignore_merges", "model.ignore_merges", "yes")

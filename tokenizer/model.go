@@ -37,7 +37,9 @@ func newModel(d *definition.Definition, o Options) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.Merges.PrepareGreedy(d.TokensByID())
+	if d.Merges != nil {
+		d.Merges.PrepareGreedy(d.TokensByID())
+	}
 	return m, nil
 }
 
@@ -55,11 +57,7 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	if err := m.checkTemplate(); err != nil {
 		return nil, err
 	}
-	m.words, m.wholeTexts = wordcache.New(d.Merges, d.TokensByID(),
-		wordcache.Rules{WholeWords: d.WholeWords, SplitsWords: d.IsSplitIntoWords()})
-	if d.Characters != nil {
-		m.findCuts()
-	}
+	m.prepareWords()
 	shape := fingerprint.Settings{Added: d.Added, SpecialAsText: m.specialAsText}
 	if m.addSpecial {
 		shape.Before, shape.Behind = d.Template.Before, d.Template.After
@@ -70,6 +68,26 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	}
 	m.fingerprint = sync.OnceValue(func() string { return d.Identity.Fingerprint(shape) })
 	return m, nil
+}
+
+// prepareWords prepares how words are found and encoded.
+func (m *Model) prepareWords() {
+	d := m.def
+	switch {
+	case d.WordPiece != nil:
+		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.WordPiece })
+		return
+	case d.Unigram != nil:
+		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.Unigram.NewSegmenter() })
+		m.mark = []byte(d.Characters.Mark)
+		m.cuts = pretokenize.NewSplitPoints(d.Characters.SplitsAtMarks, nil, nil)
+		return
+	}
+	m.words, m.wholeTexts = wordcache.New(d.Merges, d.TokensByID(),
+		wordcache.Rules{WholeWords: d.WholeWords, SplitsWords: d.IsSplitIntoWords()})
+	if d.Characters != nil {
+		m.findCuts()
+	}
 }
 
 // findCuts finds the places where texts may be split.

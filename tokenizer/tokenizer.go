@@ -1,5 +1,5 @@
 // Package tokenizer encodes text as the token ids of the reference implementations (Hugging Face tokenizers,
-// tiktoken), id for id, for byte pair encoding over bytes or characters.
+// tiktoken), id for id, for byte pair encoding over bytes or characters, WordPiece and Unigram models.
 //
 // A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json or a rank file. Loading refuses,
 // by name, every component of a file that has not been compared with the reference, because a wrong id is worse than

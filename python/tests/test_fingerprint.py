@@ -214,7 +214,7 @@ def test_special_tokens_of_the_post_processor(loaderd: str, tmp_path: pathlib.Pa
 
 
 def test_others_have_one_too() -> None:
-    """Tokenizers that loaderd refuses have a fingerprint: their documents arrive tokenized."""
+    """Models without merges have a fingerprint too."""
     texts = ["some text to train on, some more text"] * 5
     unigram = Tokenizer(models.Unigram())
     unigram.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -191,7 +191,7 @@ def test_decode_is_the_way_back(loaderd: str, name: str) -> None:
 
 
 REFUSED = {
-    "normalizer": {"normalizer": {"type": "Lowercase"}},
+    "normalizer": {"normalizer": {"type": "Nmt"}},
     "pre_tokenizer": {"pre_tokenizer": {"type": "Whitespace"}},
     "truncation": {"truncation": {"direction": "Right", "max_length": 3, "strategy": "LongestFirst", "stride": 0}},
     "dropout": {"model": {"dropout": 0.1}},

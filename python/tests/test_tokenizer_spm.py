@@ -256,7 +256,7 @@ def refusals() -> Iterator[tuple[str, dict[str, Any]]]:
     """Yields the expected name in the error, and the change of a file."""
     yield "Regex", {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": MARK}}
     yield "Precompiled", {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}
-    yield "Lowercase", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}}
+    yield "Nmt", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Nmt"}]}}
     yield "first", {"normalizer": prepend(MARK), "pre_tokenizer": metaspace(prepend_scheme="first")}
     several = {"type": "Replace", "pattern": {"String": "a"}, "content": "e\u0301"}
     yield "first", {"normalizer": several, "pre_tokenizer": metaspace(prepend_scheme="first")}

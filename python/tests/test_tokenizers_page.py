@@ -20,13 +20,11 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ["the first document", "and the second one", "a third"]
 
 
-def unigram(path: pathlib.Path) -> Tokenizer:
+def word_level(path: pathlib.Path) -> Tokenizer:
     """Writes a tokenizer that loaderd refuses."""
-    tokenizer = Tokenizer(models.Unigram())
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
-    trainer = trainers.UnigramTrainer(
-        vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"]
-    )
+    tokenizer = Tokenizer(models.WordLevel(unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    trainer = trainers.WordLevelTrainer(show_progress=False, special_tokens=["<unk>", "</s>"])
     tokenizer.train_from_iterator(TEXTS * 4, trainer)
     tokenizer.save(str(path))
     return tokenizer
@@ -48,10 +46,10 @@ def test_producer_of_tokens(daemon: Callable[..., Any], loaderd: pathlib.Path, t
     page = (ROOT / "docs" / "how-to" / "tokenizers.md").read_text(encoding="utf-8")
     [producer] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     file = tmp_path / "tokenizer.json"
-    tokenizer = unigram(file)
+    tokenizer = word_level(file)
     refused = subprocess.run([loaderd, "tokenize", "--tokenizer", file], input="", capture_output=True, text=True)
     assert refused.returncode != 0
-    assert 'model type "Unigram"' in refused.stderr
+    assert 'model type "WordLevel"' in refused.stderr
     assert "docs/how-to/tokenizers.md" in refused.stderr
     running = daemon(
         {

@@ -173,7 +173,12 @@ var arrows = map[string][]string{
 	"shuffle":                      {},
 
 	"tokenizer/internal/definition": {"tokenizer/internal/fingerprint", "tokenizer/internal/norm",
-		"tokenizer/internal/vocab"},
+		"tokenizer/internal/vocab", "tokenizer/internal/wordpiece", "tokenizer/internal/unigram",
+		"tokenizer/internal/charsmap", "tokenizer/internal/trie"},
+	"tokenizer/internal/wordpiece": {"tokenizer/internal/trie", "tokenizer/internal/ucd"},
+	"tokenizer/internal/unigram":   {"tokenizer/internal/trie"},
+	"tokenizer/internal/charsmap":  {"tokenizer/internal/trie"},
+	"tokenizer/internal/trie":      {},
 	"tokenizer/internal/fingerprint": {"tokenizer/internal/format", "tokenizer/internal/added",
 		"tokenizer/internal/pretokenize"},
 	"tokenizer/internal/format": {"tokenizer/internal/merge"},
@@ -182,7 +187,8 @@ var arrows = map[string][]string{
 	"tokenizer/internal/pretokenize": {"tokenizer/internal/pattern", "tokenizer/internal/ucd", "internal/cpufeature"},
 	"tokenizer/internal/pattern":     {"tokenizer/internal/ucd"},
 	"tokenizer/internal/added":       {"tokenizer/internal/ucd"},
-	"tokenizer/internal/norm":        {"tokenizer/internal/ucd", "tokenizer/internal/pairs", "internal/cpufeature"},
+	"tokenizer/internal/norm": {"tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/charsmap",
+		"internal/cpufeature"},
 	"tokenizer/internal/merge":       {"tokenizer/internal/pairs"},
 	"tokenizer/internal/pairs":       {},
 	"internal/cpufeature":            {},
@@ -209,7 +215,8 @@ var standardOnly = []string{
 	"packonline/internal/calendar", "shuffle",
 	"tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/norm", "tokenizer/internal/pattern",
 	"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "tokenizer/internal/added",
-	"tokenizer/internal/wordcache", "tokenizer/internal/vocab",
+	"tokenizer/internal/wordcache", "tokenizer/internal/vocab", "tokenizer/internal/wordpiece",
+	"tokenizer/internal/unigram", "tokenizer/internal/charsmap", "tokenizer/internal/trie",
 }
 
 // Imports outside tests point inward.

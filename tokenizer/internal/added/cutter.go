@@ -62,13 +62,7 @@ func (c *Cutter) isSingleWord(start, end int) bool {
 	return (start == 0 || !c.isInSet(before, wordRunes)) && (end == len(c.s) || !c.isInSet(after, wordRunes))
 }
 
-// wordRunes is \w of the regular expressions that the reference uses for single_word. It differs from \w of the split
-// patterns: no superscript digits and fractions, but joiners.
-var wordRunes = sync.OnceValue(func() ucd.Set {
-	others := ucd.SetOf('²', '³', '¹', '¼', '½', '¾')
-	joiners := ucd.SetOf(0x200c, 0x200d)
-	return ucd.WordCharacters().Intersect(others.Complement()).Union(joiners)
-})
+var wordRunes = sync.OnceValue(ucd.RustWordCharacters)
 
 var spaceRunes = sync.OnceValue(ucd.WhiteSpace)
 

@@ -7,13 +7,16 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// Decoder decodes tokens to text for a file whose merges start with characters. It does not affect ids. Unknown parts
+// Decoder decodes tokens to text for a file without byte-level merges. It does not affect ids. Unknown parts
 // of a file's decoder are ignored.
 type Decoder struct {
 	replace         []replacement
 	byteFallback    bool // <0x0A> is a byte
 	StartSpaces     int  // number of spaces that are dropped at the start of the text
 	TrimsFirstToken bool // all leading spaces of the first token are dropped
+	spacesWords     bool // tokens without innerPrefix are words with a space before them
+	innerPrefix     string
+	tidies          bool // spaces before punctuation are dropped
 }
 
 type replacement struct{ from, to string }
@@ -33,6 +36,9 @@ func readDecoder(c map[string]any) (d Decoder) {
 			d.byteFallback = d.byteFallback || one.byteFallback
 			d.StartSpaces += one.StartSpaces
 			d.TrimsFirstToken = d.TrimsFirstToken || one.TrimsFirstToken
+			if one.spacesWords {
+				d.spacesWords, d.innerPrefix, d.tidies = true, one.innerPrefix, one.tidies
+			}
 		}
 	case "Replace":
 		pattern, _ := c["pattern"].(map[string]any)
@@ -45,6 +51,9 @@ func readDecoder(c map[string]any) (d Decoder) {
 		if n, ok := wholeID(c["start"]); ok && text(c, "content") == " " {
 			d.StartSpaces = int(n)
 		}
+	case "WordPiece":
+		d.spacesWords, d.innerPrefix, d.tidies = true, text(c, "prefix"), c["cleanup"] == true
+		d.StartSpaces = 1
 	case "Metaspace":
 		if mark := text(c, "replacement"); mark != "" {
 			d.replace = []replacement{{mark, " "}}
@@ -60,8 +69,28 @@ func (d Decoder) Text(token string) string {
 		b, _ := strconv.ParseUint(token[3:5], 16, 8)
 		return string([]byte{byte(b)})
 	}
+	if d.spacesWords {
+		token = d.wordText(token)
+	}
 	for _, r := range d.replace {
 		token = strings.ReplaceAll(token, r.from, r.to)
 	}
 	return token
 }
+
+// wordText returns the text of a WordPiece token inside a text.
+func (d Decoder) wordText(token string) string {
+	if inner, ok := strings.CutPrefix(token, d.innerPrefix); ok && d.innerPrefix != "" {
+		token = inner
+	} else {
+		token = " " + token
+	}
+	if d.tidies {
+		token = tidier.Replace(token)
+	}
+	return token
+}
+
+// tidier drops the spaces that are before punctuation and parts of English words.
+var tidier = strings.NewReplacer(" .", ".", " ?", "?", " !", "!", " ,", ",", " ' ", "'", " n't", "n't", " 'm", "'m",
+	" do not", " don't", " 's", "'s", " 've", "'ve", " 're", "'re")

@@ -104,6 +104,26 @@ func FromJSON(in io.Reader) (*Definition, error) {
 	return newDefinition(c, nil)
 }
 
+// modelType returns the type of a model, of a file older than the field from its other fields.
+func modelType(m map[string]any) string {
+	if t, ok := m["type"]; ok {
+		name, _ := t.(string)
+		return name
+	}
+	_, isPieces := m["vocab"].([]format.Piece)
+	_, hasMerges := m["merges"]
+	_, hasLength := m["max_input_chars_per_word"]
+	switch {
+	case hasMerges:
+		return "BPE"
+	case isPieces:
+		return "Unigram"
+	case hasLength:
+		return "WordPiece"
+	}
+	return "BPE" // whose reader reports what is missing
+}
+
 // newDefinition returns the definition of a configuration. If known is not nil, it has the merges of the
 // configuration, and each of them is done for some text.
 func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
@@ -113,17 +133,26 @@ func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Padding != nil {
 		return nil, format.UnsupportedError("padding", c.Padding)
 	}
-	if t, ok := c.Model["type"]; ok && t != "BPE" { // checked first, because for another model nothing else matters
-		return nil, format.UnsupportedError("model type", t)
+	kind := modelType(c.Model)
+	if kind != "BPE" && kind != "WordPiece" && kind != "Unigram" { // checked first, because nothing else matters then
+		return nil, format.UnsupportedError("model type", c.Model["type"])
 	}
 	d := &Definition{}
 	if err := d.readNormalizer(c.Normalizer); err != nil {
 		return nil, err
 	}
-	if err := d.readPreTokenizer(c.PreTokenizer); err != nil {
-		return nil, err
+	var steps []merge.Step
+	var err error
+	switch kind {
+	case "WordPiece":
+		err = d.readWordPiece(c)
+	case "Unigram":
+		err = d.readUnigram(c)
+	default:
+		if err = d.readPreTokenizer(c.PreTokenizer); err == nil {
+			steps, err = d.readModel(c.Model, known)
+		}
 	}
-	steps, err := d.readModel(c.Model, known)
 	if err != nil {
 		return nil, err
 	}

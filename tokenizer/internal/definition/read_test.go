@@ -28,13 +28,13 @@ func TestFromJSON_RefusesUnsupportedFields(t *testing.T) {
 		change func(object)
 		says   string
 	}{
-		"normalizer":       {set("normalizer", object{"type": "Lowercase"}), `normalizer {"type":"Lowercase"}`},
+		"normalizer":       {set("normalizer", object{"type": "Nmt"}), `normalizer {"type":"Nmt"}`},
 		"long replacement": {set("normalizer", replacing("a", strings.Repeat("b", 100_000))), "up to 100000 times as long"},
 		"replacements of replacements": {set("normalizer", object{"type": "Sequence", "normalizers": []any{
 			replacing("a", "bbbbbbbbb"), replacing("b", "aaaaaaaaa")}}), "up to 81 times as long"},
 		"long prefix": {set("normalizer", object{"type": "Prepend", "prepend": strings.Repeat("b", 100)}),
 			"up to 101 times as long"},
-		"model type":          {set("model.type", "Unigram"), `model type "Unigram"`},
+		"model type":          {set("model.type", "WordLevel"), `model type "WordLevel"`},
 		"dropout":             {set("model.dropout", 0.1), "model dropout 0.1"},
 		"suffix":              {set("model.end_of_word_suffix", "</w>"), "end_of_word_suffix"},
 		"prefix":              {set("model.continuing_subword_prefix", "##"), "continuing_subword_prefix"},

@@ -40,13 +40,15 @@ func (id *Identity) Fingerprint(s Settings) string {
 			writeString(w, t.Content)
 			fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
 		})
-	writeList(w, `,"merges":`, filterBy(id.steps, merges), func(x merge.Step) {
-		w.WriteByte('[')
-		writeString(w, id.entries[x.Left].Token)
-		w.WriteByte(',')
-		writeString(w, id.entries[x.Right].Token)
-		w.WriteByte(']')
-	})
+	if id.hasMerges() {
+		writeList(w, `,"merges":`, filterBy(id.steps, merges), func(x merge.Step) {
+			w.WriteByte('[')
+			writeString(w, id.entries[x.Left].Token)
+			w.WriteByte(',')
+			writeString(w, id.entries[x.Right].Token)
+			w.WriteByte(']')
+		})
+	}
 	for _, field := range []struct {
 		name  string
 		value any
@@ -60,17 +62,30 @@ func (id *Identity) Fingerprint(s Settings) string {
 		writeList(w, `,`, slices.Values(s.Behind), func(id int32) { fmt.Fprint(w, id) })
 		w.WriteByte(']')
 	}
-	writeList(w, `,"version":"`+fingerprintVersion+`","vocab":`,
-		slices.Values(slices.SortedFunc(filterBy(id.entries, vocab), byID)), func(v format.Entry) {
-			w.WriteByte('[')
-			w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
-			w.WriteByte(',')
-			writeString(w, v.Token)
-			w.WriteByte(']')
-		})
+	io.WriteString(w, `,"version":"`+fingerprintVersion+`"`)
+	id.writeVocab(w, vocab)
 	w.WriteByte('}')
 	w.Flush()
 	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// writeVocab writes the entries that are kept, or all pieces.
+func (id *Identity) writeVocab(w *bufio.Writer, kept []bool) {
+	if id.pieces != nil {
+		writeList(w, `,"vocab":`, slices.Values(id.pieces), func(p format.Piece) {
+			w.WriteByte('[')
+			writeString(w, p.Token)
+			fmt.Fprintf(w, `,"%s"]`, strconv.FormatFloat(p.Score, 'g', 6, 64))
+		})
+		return
+	}
+	writeList(w, `,"vocab":`, slices.Values(slices.SortedFunc(filterBy(id.entries, kept), byID)), func(v format.Entry) {
+		w.WriteByte('[')
+		w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
+		w.WriteByte(',')
+		writeString(w, v.Token)
+		w.WriteByte(']')
+	})
 }
 
 func byIDThenContent(a, b added.Token) int {

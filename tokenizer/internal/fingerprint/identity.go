@@ -20,7 +20,8 @@ type Identity struct {
 	options      map[string]any // of the model
 	entries      []format.Entry
 	steps        []merge.Step
-	allReachable bool // each merge is done for some text
+	allReachable bool           // each merge is done for some text
+	pieces       []format.Piece // of a Unigram model
 }
 
 // Identify returns the identity of a valid configuration, given the places of its merges in its vocabulary. done
@@ -33,6 +34,10 @@ func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 		steps:        steps,
 		allReachable: done,
 	}
+	if c.Model["merges"] == nil {
+		id.identifyOther(c.Model)
+		return id
+	}
 	for _, name := range []string{"unk_token", "fuse_unk", "byte_fallback", "ignore_merges"} {
 		if v := c.Model[name]; v != nil && v != false && v != "" {
 			id.options[name] = v
@@ -42,9 +47,28 @@ func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	return id
 }
 
+// identifyOther sets what determines ids in a model without merges.
+func (id *Identity) identifyOther(model map[string]any) {
+	id.options = maps.Clone(model)
+	maps.DeleteFunc(id.options, func(name string, v any) bool { return name == "vocab" || v == nil })
+	if id.options["type"] == nil {
+		id.options["type"] = "WordPiece"
+	}
+	id.entries, _ = model["vocab"].([]format.Entry)
+	if pieces, ok := model["vocab"].([]format.Piece); ok {
+		id.options["type"], id.pieces = "Unigram", pieces
+	}
+}
+
+// hasMerges reports whether the model has merges, which are then part of the identity.
+func (id *Identity) hasMerges() bool { return id.options["type"] == "BPE" }
+
 // reduce removes the merges that are never done and the entries that nothing reaches. It returns the options, and
 // for each merge and entry whether it is kept.
 func (id *Identity) reduce() (options map[string]any, merges, vocab []bool) {
+	if !id.hasMerges() {
+		return id.options, nil, allTrue(len(id.entries))
+	}
 	vocab = make([]bool, len(id.entries)) // initially those that represent a character without a token
 	unknown, _ := id.options["unk_token"].(string)
 	fallback := id.options["byte_fallback"] == true

@@ -37,7 +37,8 @@ type Entry struct {
 }
 
 // ReadConfig reads a tokenizer.json strictly: no duplicate names, no invalid UTF-8, no unknown field. Model holds
-// "vocab" as []Entry in the order of the file, and "merges" as []merge.Rule, if the file has them in BPE's form.
+// "vocab" as []Entry in the order of the file, or as []Piece if it is a list, and "merges" as []merge.Rule, if the file
+// has them in BPE's form.
 func ReadConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), decodedFields: map[string]any{}}
 	if err := r.copyEnclosed("{}", func() error { return r.readObject("tokenizer.json", r.readField) }); err != nil {
@@ -310,6 +311,8 @@ func (r *configReader) readModelField(name string) error {
 	switch k := r.dec.PeekKind(); {
 	case name == "vocab" && k == '{':
 		return r.readVocab()
+	case name == "vocab" && k == '[':
+		return r.readPieces()
 	case name == "merges" && k == '[':
 		return r.readMerges()
 	case name == "vocab" || name == "merges": // those of another kind of model

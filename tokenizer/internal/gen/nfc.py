@@ -53,7 +53,7 @@ def table(points: list[int]) -> list[str]:
     ]
     lines += _rows(f"{{{c:#x}, {ccc}}}" for c, ccc in classes.items() if ccc)
     lines += ["}", "", "// decompositions are full and canonical.", "var decompositions = [...]decomposition{"]
-    lines += _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in decompositions(points).items())
+    lines += rows_of(decompositions(points))
     lines += ["}", "", "// compositions are first, second, composed.", "var compositions = [...][3]rune{"]
     lines += _rows(f"{{{a:#x}, {b:#x}, {c:#x}}}" for (a, b), c in compositions(points).items())
     return [*lines, "}", ""]
@@ -68,8 +68,12 @@ def compatibility_table(points: list[int]) -> list[str]:
         "// compatibilities are full decompositions of the characters whose canonical one is another.",
     ]
     lines += ["var compatibilities = [...]decomposition{"]
-    lines += _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in full.items())
-    return [*lines, "}", ""]
+    return [*lines, *rows_of(full), "}", ""]
+
+
+def rows_of(texts: dict[int, str]) -> list[str]:
+    """Rows of characters and the texts that replace them."""
+    return _rows(f'{{{c:#x}, "{"".join(_escape(x) for x in s)}"}}' for c, s in texts.items())
 
 
 def _escape(c: str) -> str:

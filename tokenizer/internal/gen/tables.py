@@ -1,5 +1,5 @@
-"""Write ../ucd/properties_table.go, ../norm/nfc_table.go and ../norm/nfkc_table.go: characters as the reference sees
-them, asked of the reference.
+"""Write ../ucd/properties_table.go and the tables of ../norm: characters as the reference sees them, asked of the
+reference.
 
 Run it in a Python that has the `tokenizers` package of PyPI: go generate ./tokenizer/...
 """
@@ -11,7 +11,7 @@ import subprocess
 
 import nfc
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 PACKAGES = pathlib.Path(__file__).resolve().parent.parent
 
@@ -45,6 +45,26 @@ def cut_by(splitter: pre_tokenizers.PreTokenizer) -> list[int]:
     return [c for c in code_points() if len(splitter.pre_tokenize_str(f"a{chr(c)}")) == 2]
 
 
+def dropped_by(normalizer: normalizers.Normalizer) -> list[int]:
+    """The code points that a normalizer removes."""
+    return [c for c in code_points() if normalizer.normalize_str(f"a{chr(c)}") == "a"]
+
+
+def bert(**enabled: bool) -> normalizers.Normalizer:
+    """BERT's normalizer with only the steps that are given."""
+    off = {"clean_text": False, "handle_chinese_chars": False, "strip_accents": False, "lowercase": False}
+    return normalizers.BertNormalizer(**{**off, **enabled})
+
+
+def lower_table(points: list[int]) -> list[str]:
+    """Lines of Go: the characters that Lowercase replaces."""
+    lower = normalizers.Lowercase().normalize_str
+    lines = ["package norm", "", "// lowerCases are the characters that have a lower case."]
+    lines += ["var lowerCases = [...]decomposition{"]
+    lines += nfc.rows_of({c: lower(chr(c)) for c in points if lower(chr(c)) != chr(c)})
+    return [*lines, "}", ""]
+
+
 def property_ranges() -> list[tuple[int, int, int]]:
     """Merged ranges (first, last, bits) of all characters that have a property."""
     bits = [0] * 0x110000
@@ -55,6 +75,9 @@ def property_ranges() -> list[tuple[int, int, int]]:
     flags.append(cut_by(pre_tokenizers.Digits(individual_digits=True)))
     flags.append(cut_by(pre_tokenizers.Punctuation()))
     flags.append(nfc.unstable(code_points()))
+    flags.append(dropped_by(bert(clean_text=True)))
+    flags.append(dropped_by(bert(strip_accents=True)))
+    flags.append(dropped_by(normalizers.StripAccents()))
     for bit, flagged in enumerate(flags, CATEGORY_BITS):
         for c in flagged:
             bits[c] |= 1 << bit
@@ -90,6 +113,7 @@ def main() -> None:
     write("ucd/properties_table.go", lines)
     write("norm/nfc_table.go", nfc.table(code_points()))
     write("norm/nfkc_table.go", nfc.compatibility_table(code_points()))
+    write("norm/lower_table.go", lower_table(code_points()))
 
 
 if __name__ == "__main__":

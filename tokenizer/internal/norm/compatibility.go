@@ -15,9 +15,11 @@ type variants struct {
 	text  []string
 }
 
-var compatibility = sync.OnceValue(func() *variants {
+var compatibility = sync.OnceValue(func() *variants { return newVariants(compatibilities[:]) })
+
+func newVariants(replacements []decomposition) *variants {
 	t := &variants{pages: make([][256]uint16, 1), text: make([]string, 1)}
-	for _, d := range compatibilities {
+	for _, d := range replacements {
 		if t.page[d.r>>8] == 0 {
 			t.page[d.r>>8] = uint8(len(t.pages))
 			t.pages = append(t.pages, [256]uint16{})
@@ -26,7 +28,7 @@ var compatibility = sync.OnceValue(func() *variants {
 		t.text = append(t.text, d.to)
 	}
 	return t
-})
+}
 
 func (t *variants) replacementOf(r rune) string { return t.text[t.pages[t.page[r>>8]][r&0xff]] }
 

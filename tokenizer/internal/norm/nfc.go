@@ -86,6 +86,8 @@ type normalizer struct {
 	tables *nfcTables
 	out    []byte
 	runes  []classedRune
+	lower  *variants              // of bert
+	ascii  *[utf8.RuneSelf]uint16 // of bert: see asciiTable
 }
 
 // classedRune is a character with its combining class.

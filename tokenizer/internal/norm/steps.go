@@ -1,15 +1,23 @@
 // Package norm changes text before it is split and merged, according to the normalizers of a tokenizer.json. It
-// implements Unicode normalization forms C and KC, and literal text that is prepended or replaces other text. It also
-// replaces invalid UTF-8.
+// implements Unicode normalization forms, lower case, the removal of accents and spaces, BERT's and SentencePiece's
+// normalizers, and literal text that is prepended or replaces other text. It also replaces invalid UTF-8.
 package norm
 
-import "bytes"
+import (
+	"bytes"
 
-// Step is one normalizer of a file: a Unicode normalization form, or literal text that is prepended (Prepend) or
-// replaces other text (Replace).
+	"loaderd/tokenizer/internal/charsmap"
+	"loaderd/tokenizer/internal/ucd"
+)
+
+// Step is one normalizer of a file. From and To are those of literal text that is prepended (Prepend) or replaces other
+// text (Replace). ReplaceSpaces replaces each run of two or more spaces by To.
 type Step struct {
-	Form     string // as named in the file
-	From, To []byte
+	Form        string // as named in the file
+	From, To    []byte
+	Left, Right bool          // of Strip
+	Bert        Bert          // of BertNormalizer
+	Charsmap    *charsmap.Map // of Precompiled
 }
 
 // Stepper applies the steps of a definition in sequence. It has the scratch space of one goroutine.
@@ -39,6 +47,23 @@ func (p *Stepper) Normalize(s []byte) []byte {
 			}
 		case "Replace":
 			s = ReplaceAll(&p.out[i], s, step.From, step.To)
+		case "ReplaceSpaces":
+			s = replaceSpaces(&p.out[i], s, step.To)
+		case "NFD":
+			s = p.forms[i].nfd(s)
+		case "NFKD":
+			s = p.forms[i].nfd(replaceVariants(&p.out[i], s))
+		case "Lowercase":
+			s = lower(&p.out[i], s)
+		case "StripAccents":
+			s = dropClass(&p.out[i], s, ucd.IsStripped)
+		case "Strip":
+			s = strip(s, step.Left, step.Right)
+		case "BertNormalizer":
+			s = p.forms[i].bert(&p.out[i], s, &step.Bert)
+		case "Precompiled":
+			p.out[i] = step.Charsmap.AppendGraphemes(ReuseBuffer(p.out[i]), s)
+			s = p.out[i]
 		}
 	}
 	return s

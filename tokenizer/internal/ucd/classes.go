@@ -8,15 +8,20 @@ type Class uint16
 
 // Classes of characters.
 const (
-	IsLetter   Class = 1 << iota // \p{L}
-	IsNumber                     // \p{N}
-	IsSpace                      // \s
-	IsUpper                      // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
-	IsLower                      // \p{Ll} \p{Lm} \p{Lo} \p{M}
-	IsUnstable                   // NFC may change it, or move or join it to preceding text
-	IsMark                       // \p{M}
-	IsHan                        // \p{Han}
-	IsDigit                      // split off by the Digits pre-tokenizer: a few more than \p{N}
+	IsLetter      Class = 1 << iota // \p{L}
+	IsNumber                        // \p{N}
+	IsSpace                         // \s
+	IsUpper                         // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
+	IsLower                         // \p{Ll} \p{Lm} \p{Lo} \p{M}
+	IsUnstable                      // NFC may change it, or move or join it to preceding text
+	IsMark                          // \p{M}
+	IsHan                           // \p{Han}
+	IsDigit                         // split off by the Digits pre-tokenizer: a few more than \p{N}
+	IsPunctuation                   // split off by the Punctuation pre-tokenizer
+	IsControl                       // removed by clean_text of BertNormalizer
+	IsAccent                        // removed by strip_accents of BertNormalizer
+	IsStripped                      // removed by StripAccents
+	IsWord                          // \w of Rust: see RustWordCharacters
 )
 
 // classSets returns the members of the classes, in their order.
@@ -32,6 +37,11 @@ func classSets() []Set {
 		InCategory("M"),
 		Han(),
 		Digits(),
+		Punctuation(),
+		withFlag(controlFlag),
+		withFlag(accentFlag),
+		withFlag(markFlag),
+		RustWordCharacters(),
 	}
 }
 
@@ -75,8 +85,8 @@ func (t *classTable) classOf(r uint32) Class { return t.class[t.page[r>>8]][r&0x
 // ClassOf returns the classes of a character.
 func ClassOf(r rune) Class { return classes.classOf(uint32(r)) }
 
-// classAt returns the classes and the size in bytes of the character at s[i]; s is valid UTF-8.
-func classAt(s []byte, i int) (Class, int) {
+// ClassAt returns the classes and the size in bytes of the character at s[i]; s is valid UTF-8.
+func ClassAt(s []byte, i int) (Class, int) {
 	if b := s[i]; b < utf8.RuneSelf {
 		return classes.ascii[b], 1
 	}
@@ -105,7 +115,7 @@ func wideRune(s []byte) (r uint32, n int) {
 // EndOfClass returns the end of the characters from i on that are of a class in c.
 func EndOfClass(s []byte, i int, c Class) int {
 	for i < len(s) {
-		k, n := classAt(s, i)
+		k, n := ClassAt(s, i)
 		if k&c == 0 {
 			break
 		}
@@ -117,7 +127,7 @@ func EndOfClass(s []byte, i int, c Class) int {
 // EndOfOther returns the end of the characters from i on that are of no class in c.
 func EndOfOther(s []byte, i int, c Class) int {
 	for i < len(s) {
-		k, n := classAt(s, i)
+		k, n := ClassAt(s, i)
 		if k&c != 0 {
 			break
 		}

@@ -19,6 +19,9 @@ const (
 	digitFlag                                              // split off by the Digits pre-tokenizer
 	punctFlag                                              // split off by the Punctuation pre-tokenizer
 	unstableFlag                                           // NFC may change it, or move or join it to preceding text
+	controlFlag                                            // removed by clean_text of BertNormalizer
+	accentFlag                                             // removed by strip_accents of BertNormalizer
+	markFlag                                               // removed by StripAccents
 )
 
 // categories are the general categories by number.

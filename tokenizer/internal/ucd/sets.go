@@ -95,6 +95,14 @@ func withFlag(flag property) Set {
 // WordCharacters returns \w.
 func WordCharacters() Set { return withFlag(wordFlag) }
 
+// RustWordCharacters returns \w of the regular expressions of Rust, which the reference uses for single_word and the
+// Whitespace pre-tokenizer. It differs from \w of the split patterns: no superscript digits and fractions, but joiners.
+func RustWordCharacters() Set {
+	others := SetOf('²', '³', '¹', '¼', '½', '¾')
+	joiners := SetOf(0x200c, 0x200d)
+	return WordCharacters().Intersect(others.Complement()).Union(joiners)
+}
+
 // Han returns \p{Han}.
 func Han() Set { return withFlag(hanFlag) }
 

@@ -15,6 +15,7 @@ type Encoder struct {
 	local   localCache
 	shared  *sharedWords
 	scratch merge.Scratch
+	segment Segmenter // replaces merging, or nil
 	found   pretokenize.Batch
 	cuts    [batchSize]int32 // ends of words, and of the pieces of long ones
 	missing missing
@@ -53,7 +54,11 @@ func (w *Words) NewEncoder() *Encoder {
 
 func (w *Words) newEncoder(k localCache) *Encoder {
 	k.seed(&w.seeds)
-	return &Encoder{words: w, local: k, shared: w.shared()}
+	e := &Encoder{words: w, local: k, shared: w.shared()}
+	if w.newSegmenter != nil {
+		e.segment = w.newSegmenter()
+	}
+	return e
 }
 
 // Encode appends the ids of a text, in batches of the words into which by splits it.
@@ -61,7 +66,7 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.Split(s, i, &e.found)
 		ends := e.found.Ends[:n]
-		if e.found.HasNonASCII && len(e.words.whole) == 0 && longestWord(i, ends) > maxUnsplitWord {
+		if e.found.HasNonASCII && e.segment == nil && len(e.words.whole) == 0 && longestWord(i, ends) > maxUnsplitWord {
 			dst = e.encodePieces(dst, s, i, ends)
 		} else {
 			dst = e.encodeWords(dst, s, i, ends)

@@ -54,7 +54,8 @@ func (e *Encoder) encodeWords(dst []int32, s []byte, i int, ends []int32) []int3
 // ones.
 func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 	m, merges := &e.missing, e.words.merges
-	single := merges.Characters() != nil && fresh < merge.Lanes/2 // too few for parallel merging to pay off
+	// too few for parallel merging to pay off
+	single := merges != nil && merges.Characters() != nil && fresh < merge.Lanes/2
 	n := 0
 	for j, k := range m.word[:m.n] {
 		w := word(s, i, ends, int(k))
@@ -67,6 +68,8 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 		switch {
 		case whole:
 			m.ids = append(m.ids, id)
+		case e.segment != nil:
+			m.ids = e.segment.Append(m.ids, w)
 		case single || !merges.StartShortWord(&e.scratch, &m.few[n], w):
 			m.ids = merges.Encode(&e.scratch, m.ids, w)
 		default:
@@ -79,7 +82,9 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 		}
 		e.learn(j, from, w)
 	}
-	e.mergeLanes(s, i, ends, n)
+	if n > 0 {
+		e.mergeLanes(s, i, ends, n)
+	}
 }
 
 // mergeLanes merges the first n words of few.

@@ -8,10 +8,12 @@ import (
 // Words has what all encoders of a model share about its words.
 type Words struct {
 	merges *merge.Merges
-	whole  map[string]int32 // words that are one token although merging gives other ids
-	cross  pretokenize.CrossSet
-	seeds  seeds
-	shared func() *sharedWords
+	// newSegmenter returns what encodes words instead of merges, or is nil.
+	newSegmenter func() Segmenter
+	whole        map[string]int32 // words that are one token although merging gives other ids
+	cross        pretokenize.CrossSet
+	seeds        seeds
+	shared       func() *sharedWords
 }
 
 // Rules are the rules for words in addition to merges.
@@ -48,6 +50,20 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 		texts, w.whole = w.whole, nil
 	}
 	return w, texts
+}
+
+// Segmenter encodes single words. It is used by one goroutine.
+type Segmenter interface {
+	// Append appends the ids of a word, which depend on the word only.
+	Append(dst []int32, word []byte) []int32
+}
+
+// NewSegmented returns words that are encoded by segmenters, one per encoder.
+func NewSegmented(newSegmenter func() Segmenter) *Words {
+	w := &Words{newSegmenter: newSegmenter, shared: newSharedWords()}
+	w.seeds.pad()
+	w.DisableSplitting()
+	return w
 }
 
 // HasWholeWords reports whether some words are one token whatever merging gives.
