@@ -13,7 +13,8 @@ import (
 const workerMemory = 16 << 20
 
 // shared are the types that encoders refer to and do not own: the model, and tables.
-var shared = []string{"*tokenizer.Model", "*wordcache.Words", "*wordcache.sharedWords", "*norm.nfcTables"}
+var shared = []string{"*tokenizer.Model", "*wordcache.Words", "*wordcache.sharedWords", "*norm.nfcTables",
+	"*norm.variants", "*charsmap.Map", "*wordpiece.Model", "*unigram.Model"}
 
 // held returns the memory in bytes that is reachable from a value.
 func held(t *testing.T, v reflect.Value) (n int) {
@@ -24,6 +25,9 @@ func held(t *testing.T, v reflect.Value) (n int) {
 		}
 		return int(v.Type().Elem().Size()) + held(t, v.Elem())
 	case reflect.Interface:
+		if v.IsNil() {
+			return 0
+		}
 		return held(t, v.Elem())
 	case reflect.Slice:
 		n = v.Cap() * int(v.Type().Elem().Size())
