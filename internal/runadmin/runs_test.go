@@ -85,7 +85,7 @@ func edges(t *testing.T, store *stream.Store, run string) (e backend.Backends) {
 	fail(err)
 	docs, err := docstream.OpenReadOnly(ctx, store, tokenizing)
 	fail(err)
-	e.Sources = only{docs, lowWatermarks}
+	e.Sources = only{Documents: docs, LowWatermarks: lowWatermarks}
 	return e
 }
 
