@@ -159,6 +159,9 @@ func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bo
 		}, c.Infos()...)
 	case planrecord.Filter:
 		return nil, false, p.Filters.set(c.Source, c.Where)
+	case planrecord.Schedule:
+		steps, err := p.applySchedule(c.Phases)
+		return steps, false, err
 	case planrecord.SealSource:
 		return p.applyMixtureChange(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
 	case planrecord.Rest:
@@ -170,7 +173,7 @@ func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bo
 // Validator returns the validator of the records that follow the last record of the applier.
 func (a *Applier) Validator(c *runconfig.Config) planrecord.Validator {
 	return planrecord.NewValidatorAt(planrecord.Progress{
-		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,
+		Config: c, Schedule: a.Planner.Schedule(), Steps: a.Planner.Next(), Ended: a.End != nil,
 		Sources: a.Planner.Infos(), SourceStatus: a.Planner.Mixture().Status(), Pending: a.Pending,
 	})
 }

@@ -100,11 +100,14 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	}
 	n.Filters.inherit(p.Filters, old.infos, old.mix.SourceConfig)
 	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
+	n.schedule = p.forkSchedule(c)
+	n.queues.setStepRows(n.schedule.Rows())
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.window = p.window
 		n.lossOnce = n.lossOnce || p.lossOnce
 		n.packers, n.queues = p.packers, p.queues
+		n.queues.setStepRows(n.schedule.Rows())
 		n.fork.usedTokens, n.fork.inheritedSteps = p.fork.usedTokens, slices.Concat(p.fork.inheritedSteps, p.fork.keptSteps)
 		b := n.sources
 		b.states, b.rowBalancer.deficits, b.stepBalancer.deficits, b.windowTokens = old.states, old.rowBalancer.deficits,
@@ -129,6 +132,18 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	}
 	n.sources.applySourceEnds() // the configuration may permit a further epoch
 	return n, nil
+}
+
+// forkSchedule returns the schedule of a fork with the given configuration, before the steps that it inherits. If the
+// configuration of its steps is the same, controls of the run stay in effect.
+func (p *Planner) forkSchedule(c runconfig.Config) runconfig.Schedule {
+	tokens := int64(0)
+	for i := range p.fork.keptSteps {
+		for _, row := range p.fork.keptSteps[i].Rows {
+			tokens += plan.RowTokens(row)
+		}
+	}
+	return p.schedule.Fork(p.config, c, uint64(len(p.fork.keptSteps)), tokens)
 }
 
 // makesSameRows reports whether another configuration makes rows and steps exactly as this planner does.

@@ -53,6 +53,10 @@ func (p *Planner) ForkState(of planrecord.Header,
 	b := p.sources
 	state = p.AppendState(nil)
 	parent = &planrecord.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
+	if !p.schedule.IsConstant() {
+		schedule := p.schedule
+		parent.Schedule = &schedule
+	}
 	needs := make([]uint64, len(b.infos))
 	for i := range b.infos {
 		needs[i] = b.infos[i].LowWatermark(b.mix.Position(i))
@@ -117,7 +121,7 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 	for range r.BoundedUvarint(uint64(len(r.Buf)) / 2) {
 		s := plan.Step{Bucket: int32(r.BoundedUvarint(math.MaxInt32))}
 		rows := int(r.BoundedUvarint(uint64(len(r.Buf))))
-		if r.Err == nil && !p.config.HasStep(int(s.Bucket), rows) {
+		if r.Err == nil && !p.schedule.CanHave(slices.Index(p.config.Packing.Buckets, int(s.Bucket)), rows) {
 			r.Fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
 		}
 		for range rows {

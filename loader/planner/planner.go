@@ -44,6 +44,7 @@ type Planner struct {
 	packers      packerSet
 	window       *shuffle.Window[atom]
 	queues       queues // one per bucket, in the order of Config.Packing.Buckets
+	schedule     runconfig.Schedule
 	sources      *sourceSet
 	losses       losses
 	lossOnce     bool // LossOnce: at least one packer counts the loss of a repeated token once
@@ -84,7 +85,9 @@ func New(h planrecord.Header) (*Planner, error) {
 // newPlanner returns a planner of a configuration before any of its sources are registered.
 func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *arrivalRefs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
+	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle),
+		schedule: runconfig.NewSchedule(c)}
+	p.queues = newQueues(c, p.schedule.Rows())
 	p.sources = newSourceSet(c, mix, infos, r)
 	p.Filters = &Filters{documents: c.Documents, sources: p.sources}
 	return p, p.addPacker(c.Packing)
@@ -163,6 +166,17 @@ func (p *Planner) seal() plan.Position {
 	return lowWatermark
 }
 
+// applySchedule replaces the phases of the steps that have not begun, and returns the steps that are then full.
+func (p *Planner) applySchedule(phases []runconfig.Phase) ([]plan.Step, error) {
+	p.steps = p.steps[:0]
+	if err := p.schedule.Apply(p.config, phases); err != nil {
+		return nil, err
+	}
+	p.queues.setStepRows(p.schedule.Rows())
+	p.emitFullSteps()
+	return p.finishSteps(p.cursor), nil
+}
+
 // submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,
 // incomplete rows and incomplete steps.
 func (p *Planner) submitOverdue() {
@@ -178,11 +192,19 @@ func (p *Planner) submitOverdue() {
 	for b := p.queues.overdueQueue(p.counts.Arrived); b != nil; b = p.queues.overdueQueue(p.counts.Arrived) {
 		p.emitStep(b)
 	}
+	if !p.schedule.IsConstant() {
+		p.emitFullSteps() // the steps above may have made the next ones smaller
+	}
 }
 
 // enqueueRow adds a row to the queue of its bucket, and emits the steps that the queues then release.
 func (p *Planner) enqueueRow(l *rowBuilder, row []packonline.Piece) {
 	p.queues.addRow(l.queueIndex, row, p.counts.Arrived)
+	p.emitFullSteps()
+}
+
+// emitFullSteps emits the steps that the queues release.
+func (p *Planner) emitFullSteps() {
 	for b := p.chooseQueue(p.queues.backlog, false); b != nil; b = p.chooseQueue(p.queues.backlog, false) {
 		p.emitStep(b)
 	}
@@ -202,10 +224,15 @@ func (p *Planner) emitStep(b *queue) {
 	p.addStep(s)
 }
 
-// addStep counts the next step and adds it to the result.
+// addStep counts the next step and adds it to the result. The schedule then determines the rows of the step after it.
 func (p *Planner) addStep(s plan.Step) {
+	tokens := int64(0)
 	for _, r := range s.Rows {
-		p.counts.Tokens += plan.RowTokens(r)
+		tokens += plan.RowTokens(r)
+	}
+	p.counts.Tokens += tokens
+	if p.schedule.Advance(tokens) {
+		p.queues.setStepRows(p.schedule.Rows())
 	}
 	p.stepIndex++
 	p.counts.Rows += int64(len(s.Rows))
@@ -353,6 +380,9 @@ func (p *Planner) Capacity() Capacity {
 	}
 	return c
 }
+
+// Schedule returns the schedule of the steps, at the next step.
+func (p *Planner) Schedule() runconfig.Schedule { return p.schedule }
 
 // Queues describes the rows that wait for a step, per bucket.
 func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }

@@ -34,7 +34,7 @@ type queues struct {
 // queue holds the rows of one bucket, oldest first.
 type queue struct {
 	length       int32
-	stepRows     int   // per step
+	stepRows     int   // of the next step
 	steps        int64 // emitted
 	tokens       int64
 	waitingRows  []queuedRow
@@ -46,15 +46,23 @@ type queuedRow struct {
 	arrived int64 // documents that had arrived when the row was queued
 }
 
-func newQueues(c runconfig.Config) queues {
+// newQueues returns the queues of a configuration. rows are the rows of the first step per bucket.
+func newQueues(c runconfig.Config, rows []int) queues {
 	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
 	if len(c.Packing.Buckets) == 1 {
 		q.backlog = 0 // with one bucket nothing is drawn
 	}
-	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
-		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), stepRows: rows})
+	for i, length := range c.Packing.Buckets {
+		q.buckets = append(q.buckets, queue{length: int32(length), stepRows: rows[i]})
 	}
 	return q
+}
+
+// setStepRows sets the rows of the next step per bucket.
+func (q *queues) setStepRows(rows []int) {
+	for i := range q.buckets {
+		q.buckets[i].stepRows, q.buckets[i].nextPortions = rows[i], q.buckets[i].nextPortions[:0]
+	}
 }
 
 // addRow appends a row of a bucket. now is the number of documents that have arrived.
@@ -171,8 +179,9 @@ func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	return b
 }
 
-// restoreState reads what appendState wrote after now documents.
-func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
+// restoreState reads what appendState wrote after now documents. resized reports that the rows of steps have changed:
+// then a queue may hold the rows of larger steps that a fork inherits before it.
+func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64, resized bool) {
 	q.draws = r.Uvarint()
 	full := 0
 	for i := range q.buckets {
@@ -180,7 +189,11 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 		b.waitingRows, b.tokens, b.nextPortions = b.waitingRows[:0], 0, b.nextPortions[:0]
 		b.steps = int64(r.BoundedUvarint(math.MaxInt64))
 		last := int64(0)
-		for range r.BoundedUvarint(uint64(b.stepRows) * (uint64(q.backlog) + 1)) {
+		most := uint64(b.stepRows) * (uint64(q.backlog) + 1)
+		if resized {
+			most = uint64(len(r.Buf))
+		}
+		for range r.BoundedUvarint(most) {
 			arrived := int64(r.BoundedUvarint(uint64(now)))
 			pieces := r.Pieces(previous)
 			checkRow(r, pieces, int64(b.length))
@@ -198,7 +211,7 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 		}
 		full += b.fullSteps()
 	}
-	if full > q.backlog && r.Err == nil {
+	if full > q.backlog && !resized && r.Err == nil {
 		r.Fail(fmt.Errorf("%d full steps wait, at most %d can", full, q.backlog))
 	}
 }

@@ -13,7 +13,8 @@ import (
 
 // stateVersion is the version of AppendState's format:
 //
-//	version byte, then uvarints: last document, next step, the totals in the order of Counts
+//	version byte; in version 2, which a run with a schedule has, the schedule (JSON preceded by its length)
+//	uvarints: last document, next step, the totals in the order of Counts
 //	the sources (sourceSet.appendState), the packers, the shuffle window, each in its own format
 //	for each bucket: the number of rows of its incomplete atom and each of these rows; the number of atoms of the
 //	row under construction and, unless 0, the row; if either is present, the documents that had arrived at its first
@@ -24,11 +25,18 @@ import (
 //
 // An atom in the window is encoded as the index of its packer (if the run has several), the index of its bucket, the
 // number of its rows, and each row.
-const stateVersion = 1
+const (
+	stateVersion          = 1
+	scheduledStateVersion = 2
+)
 
 // AppendState appends the planner's whole state, which refers to documents but contains no tokens.
 func (p *Planner) AppendState(b []byte) []byte {
-	b = append(b, stateVersion)
+	if p.schedule.IsConstant() {
+		b = append(b, stateVersion)
+	} else {
+		b = codec.AppendString(append(b, scheduledStateVersion), p.schedule.Encode())
+	}
 	b = binary.AppendUvarint(b, p.cursor.Last())
 	b = binary.AppendUvarint(b, p.stepIndex)
 	for _, n := range p.counts.fields() {
@@ -68,14 +76,25 @@ func (p *Planner) AppendState(b []byte) []byte {
 	return p.Filters.appendState(p.losses.appendState(b, p.bufferedNames))
 }
 
+// maxScheduleBytes bounds the encoded size of a schedule in bytes.
+const maxScheduleBytes = 1 << 20
+
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
 // AppendState.
 func (p *Planner) RestoreState(b []byte) error {
-	if len(b) == 0 || b[0] != stateVersion {
-		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
+	if len(b) == 0 || b[0] != stateVersion && b[0] != scheduledStateVersion {
+		return fmt.Errorf("restore planner: state format is not version %d or %d", stateVersion, scheduledStateVersion)
 	}
 	r := codec.Cursor{Buf: b[1:]}
 	p.Filters.changed = nil
+	if b[0] == scheduledStateVersion {
+		schedule, err := p.config.RestoreSchedule(r.Bytes(int(r.BoundedUvarint(maxScheduleBytes))))
+		if err != nil {
+			return fmt.Errorf("restore planner: %w", err)
+		}
+		p.schedule = schedule
+		p.queues.setStepRows(schedule.Rows())
+	}
 	p.cursor = plan.PositionAfter(r.Uvarint())
 	p.stepIndex = r.Uvarint()
 	for _, n := range p.counts.fields() {
@@ -122,7 +141,10 @@ func (p *Planner) RestoreState(b []byte) error {
 	for l := range p.packers.rowBuilders() {
 		p.restoreRowBuilder(l, &r, &previous)
 	}
-	p.queues.restoreState(&r, &previous, p.counts.Arrived)
+	if p.schedule.IsConstant() {
+		p.schedule.Steps, p.schedule.Tokens = p.stepIndex, p.counts.Tokens
+	}
+	p.queues.restoreState(&r, &previous, p.counts.Arrived, !p.schedule.IsConstant())
 	p.restoreForkState(&r, &previous)
 	p.losses = readLosses(&r, p.bufferedNames)
 	if r.Err == nil {

@@ -337,6 +337,8 @@ func readEntry(r *codec.Cursor, kind byte) Entry {
 		return Rest{r.Uvarint(), readSource(r), r.BoundedUvarint(1) == 1}
 	case kindFilter:
 		return readFilter(r)
+	case kindSchedule:
+		return readSchedule(r)
 	case kindForkState:
 		return readForkState(r)
 	}

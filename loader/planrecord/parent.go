@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/mixture"
+	"loaderd/loader/runconfig"
 )
 
 // Parent is the run that a run was forked from. The new run plans everything that is not in the parent's steps before
@@ -18,8 +19,11 @@ type Parent struct {
 	Fingerprint string `json:"fingerprint"`
 	// Sources are the positions in the sources, by source number.
 	Sources []ParentSource `json:"sources"`
-	State   uint64         `json:"state"`   // bytes of the planner's state at the start of the run
-	Records uint64         `json:"records"` // number of ForkState records that hold this state
+	// Schedule is the schedule of the steps at the start of the run, if their size changes.
+	Schedule *runconfig.Schedule `json:"schedule,omitempty"`
+
+	State   uint64 `json:"state"`   // bytes of the planner's state at the start of the run
+	Records uint64 `json:"records"` // number of ForkState records that hold this state
 }
 
 // ParentSource is the position of a run's parent in a source.
@@ -80,6 +84,11 @@ func (h Header) validate() error {
 	if h.Parent != nil && len(h.Parent.Sources) != len(h.Sources) {
 		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run,
 			len(h.Sources))
+	}
+	if h.Parent != nil && h.Parent.Schedule != nil {
+		if _, err := h.Config.RestoreSchedule([]byte(h.Parent.Schedule.Encode())); err != nil {
+			return fmt.Errorf("run %s: %w", h.Parent.Run, err)
+		}
 	}
 	return nil
 }

@@ -36,6 +36,7 @@ const (
 	kindRest       = 12 // pause of a source
 	kindForkState  = 13 // part of the state at the start of a fork
 	kindSeal       = 14 // request to end all sources: never in a plan
+	kindSchedule   = 15 // change of the schedule of steps
 	kindFilter     = 16 // change of a filter
 )
 

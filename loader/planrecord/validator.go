@@ -26,8 +26,9 @@ type Validator struct {
 	// Config is the run's configuration, which determines the shape of steps; nil if unknown.
 	Config *runconfig.Config
 
-	sources    []plan.SourceInfo // including removed ones
-	sourceEnds []sourceEnd       // by source
+	schedule   runconfig.Schedule // of the steps, at the next step; only with Config
+	sources    []plan.SourceInfo  // including removed ones
+	sourceEnds []sourceEnd        // by source
 	// up to this arrival, arrival n is document n of the first source, counted from its first document
 	singleSourceUntil uint64
 	forkStateParts    uint64 // number of ForkState records
@@ -45,7 +46,10 @@ type sourceEnd struct {
 
 // Validator returns the validator of the records after the header.
 func (h Header) Validator() Validator {
-	o := Validator{FullHistory: true, Config: &h.Config, sources: h.Infos()}
+	o := Validator{FullHistory: true, Config: &h.Config, schedule: runconfig.NewSchedule(h.Config), sources: h.Infos()}
+	if h.Parent != nil && h.Parent.Schedule != nil {
+		o.schedule = h.Parent.Schedule.Resolved()
+	}
 	for i, s := range o.sources {
 		end, epoch := sourceEnd{sealed: s.Sealed, last: s.Last}, uint64(0)
 		if h.Parent != nil {
@@ -66,6 +70,7 @@ func (h Header) Validator() Validator {
 // Progress is the state of a plan at a position.
 type Progress struct {
 	Config       *runconfig.Config
+	Schedule     runconfig.Schedule
 	Steps        uint64 // complete steps
 	Ended        bool   // End is recorded
 	Sources      []plan.SourceInfo
@@ -75,7 +80,7 @@ type Progress struct {
 
 // NewValidatorAt returns the validator of the records that follow in a plan with the given progress.
 func NewValidatorAt(p Progress) Validator {
-	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config}
+	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config, schedule: p.Schedule}
 	o.sources = slices.Clone(p.Sources)
 	for i, s := range p.SourceStatus {
 		o.sourceEnds = append(o.sourceEnds, sourceEnd{s.Sealed, s.Removed, s.Last})
@@ -84,6 +89,9 @@ func NewValidatorAt(p Progress) Validator {
 		}
 	}
 	for _, c := range p.Pending {
+		if c, ok := c.(Schedule); ok {
+			_ = o.schedule.Apply(*o.Config, c.Phases) // the validator has accepted it before
+		}
 		o.recordControl(c)
 	}
 	return o
@@ -104,6 +112,9 @@ func findSingleSourceEnd(sources []plan.SourceInfo, epoch uint64) uint64 {
 
 // Infos returns the sources of the run so far, in the order of their numbers.
 func (o *Validator) Infos() []plan.SourceInfo { return o.sources }
+
+// Schedule returns the schedule of the steps, at the next step. It is empty if the configuration is unknown.
+func (o *Validator) Schedule() runconfig.Schedule { return o.schedule }
 
 // CheckStep checks the next complete step.
 func (o *Validator) CheckStep(s *plan.Step) error {
@@ -132,9 +143,10 @@ func (o *Validator) CheckStep(s *plan.Step) error {
 // checkShape rejects a step that the run cannot have, whatever its documents are. A reader that assembles it would read
 // other tokens, or run out of memory.
 func (o *Validator) checkShape(s *plan.Step) error {
-	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
-		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
+	if o.Config != nil && o.schedule.RowsOf(slices.Index(o.Config.Packing.Buckets, int(s.Bucket))) != len(s.Rows) {
+		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has there", s.Index, len(s.Rows), s.Bucket)
 	}
+	all := int64(0)
 	for i, row := range s.Rows {
 		tokens := int64(0)
 		for _, p := range row {
@@ -147,6 +159,10 @@ func (o *Validator) checkShape(s *plan.Step) error {
 		if tokens > int64(s.Bucket) {
 			return fmt.Errorf("row %d of step %d has %d tokens of %d", i, s.Index, tokens, s.Bucket)
 		}
+		all += tokens
+	}
+	if o.Config != nil {
+		o.schedule.Advance(all)
 	}
 	return nil
 }
@@ -262,6 +278,11 @@ func (o *Validator) checkControl(c Control) error {
 	if c, ok := c.(Filter); ok {
 		if err := o.checkFilter(c); err != nil {
 			return err
+		}
+	}
+	if c, ok := c.(Schedule); ok && o.Config != nil {
+		if err := o.schedule.Apply(*o.Config, c.Phases); err != nil {
+			return fmt.Errorf("a %s: %w", c, err)
 		}
 	}
 	o.recordControl(c)

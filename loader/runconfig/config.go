@@ -116,6 +116,8 @@ type Steps struct {
 	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. If it is empty, Tokens or
 	// Rows applies.
 	Table []int `koanf:"table" json:"table,omitempty"`
+	// Schedule changes the size of steps during the run, in the order of its phases.
+	Schedule []Phase `koanf:"schedule" json:"schedule,omitempty"`
 	// Backlog is how many full steps are kept queued, so that the bucket of the next one can be drawn. It has no effect
 	// with one bucket.
 	Backlog int `koanf:"backlog" json:"backlog"`
@@ -145,10 +147,12 @@ func (c Steps) RowsPerBucket(buckets []int) []int {
 	return rows
 }
 
-// MaxStepTokens returns the number of tokens of the largest step, including padding.
+// MaxStepTokens returns the number of tokens of the largest step of all phases, including padding.
 func (c Config) MaxStepTokens() (most int64) {
-	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
-		most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
+	for _, p := range NewSchedule(c).Phases {
+		for i, rows := range p.StepRows {
+			most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
+		}
 	}
 	return most
 }
@@ -188,7 +192,7 @@ func (c Config) Validate() []FieldError {
 		add("shuffle."+e.Field, e.Value, e.Want)
 	}
 	bad = append(bad, c.Documents.validate()...)
-	bad = append(bad, c.Steps.validate(c.Packing.Buckets)...)
+	bad = append(bad, c.validateSteps()...)
 	if c.Attention != AttentionDocument && c.Attention != AttentionRow {
 		add("attention", c.Attention, fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow))
 	}
@@ -250,10 +254,11 @@ func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 
 const maxStepRows = 1 << 20
 
-func (c Steps) validate(buckets []int) []FieldError {
+// validateSize returns the invalid fields of the size of steps.
+func (c Steps) validateSize(buckets []int) []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) {
-		bad = append(bad, FieldError{Field: "steps." + field, Value: value, Want: want})
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
 	if c.Rows < 1 || c.Rows > maxStepRows {
 		add("rows", c.Rows, "1 to 2^20 rows")
@@ -267,35 +272,41 @@ func (c Steps) validate(buckets []int) []FieldError {
 	if len(c.Table) > 0 && len(c.Table) != len(buckets) {
 		add("table", c.Table, fmt.Sprintf("the rows of a step for each of the %d buckets", len(buckets)))
 	}
-	if len(bad) == 0 {
-		for i, rows := range c.RowsPerBucket(buckets) {
-			switch {
-			case rows >= 1 && rows <= maxStepRows:
-			case len(c.Table) > 0:
-				add(fmt.Sprintf("table[%d]", i), rows, "1 to 2^20 rows")
-			default:
-				add("tokens", c.Tokens, fmt.Sprintf("1 to 2^20 rows of %d tokens", buckets[i]))
-			}
+	if len(bad) > 0 {
+		return bad
+	}
+	for i, rows := range c.RowsPerBucket(buckets) {
+		switch {
+		case rows >= 1 && rows <= maxStepRows:
+		case len(c.Table) > 0:
+			add(fmt.Sprintf("table[%d]", i), rows, "1 to 2^20 rows")
+		default:
+			add("tokens", c.Tokens, fmt.Sprintf("1 to 2^20 rows of %d tokens", buckets[i]))
 		}
-	}
-	if c.Backlog < 0 || c.Backlog > 1<<16 {
-		add("backlog", c.Backlog, "0 to 2^16 steps")
-	}
-	if c.MaxWait < 0 || c.MaxWait > 1<<40 {
-		add("max_wait", c.MaxWait, "0 (no bound) to 2^40 documents")
-	}
-	if c.Last != LastPad && c.Last != LastDrop {
-		add("last", c.Last, fmt.Sprintf("%s or %s", LastPad, LastDrop))
 	}
 	return bad
 }
 
-// HasStep reports whether a step of this configuration can have the given number of rows of the given length.
-func (c *Config) HasStep(bucket, rows int) bool {
-	for i, want := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
-		if c.Packing.Buckets[i] == bucket {
-			return rows == want
-		}
+func (c Config) validateSteps() []FieldError {
+	s := c.Steps
+	bad := s.validateSize(c.Packing.Buckets)
+	add := func(field string, value any, want string) {
+		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
-	return false
+	if len(bad) == 0 {
+		_, bad = c.schedulePhases()
+	}
+	if s.Backlog < 0 || s.Backlog > 1<<16 {
+		add("backlog", s.Backlog, "0 to 2^16 steps")
+	}
+	if s.MaxWait < 0 || s.MaxWait > 1<<40 {
+		add("max_wait", s.MaxWait, "0 (no bound) to 2^40 documents")
+	}
+	if s.Last != LastPad && s.Last != LastDrop {
+		add("last", s.Last, fmt.Sprintf("%s or %s", LastPad, LastDrop))
+	}
+	for i := range bad {
+		bad[i].Field = "steps." + bad[i].Field
+	}
+	return bad
 }

@@ -1,0 +1,205 @@
+package runconfig
+
+import (
+	"fmt"
+	"slices"
+
+	"loaderd/loader/mixture"
+)
+
+// Phase is a part of a run with its own size of steps. It begins after a number of tokens or steps, and lasts until
+// the next phase begins. All phases of a schedule count the same.
+type Phase struct {
+	// FromTokens begins the phase with the first step before which all steps have at least this many tokens of documents.
+	FromTokens mixture.Tokens `koanf:"from_tokens" json:"from_tokens,omitempty"`
+	// FromStep begins the phase with this step.
+	FromStep int64 `koanf:"from_step" json:"from_step,omitempty"`
+	// RampTokens and RampSteps are the number of tokens or steps over which the rows change linearly to those of the
+	// phase. 0 changes them immediately.
+	RampTokens mixture.Tokens `koanf:"ramp_tokens" json:"ramp_tokens,omitempty"`
+	RampSteps  int64          `koanf:"ramp_steps" json:"ramp_steps,omitempty"`
+	// Rows, Tokens and Table are as in Steps; exactly one is set.
+	Rows   int            `koanf:"rows" json:"rows,omitempty"`
+	Tokens mixture.Tokens `koanf:"tokens" json:"tokens,omitempty"`
+	Table  []int          `koanf:"table" json:"table,omitempty"`
+	// Increment is by how much a ramp changes a step at once (unit: rows, or tokens of a step if Tokens is set). 0 selects
+	// the greatest common divisor of the rows before and after: a world size that divides both divides all rows of the
+	// ramp.
+	Increment int64 `koanf:"increment" json:"increment,omitempty"`
+}
+
+// maxPhases is the maximum number of phases of a run, including those added by controls.
+const maxPhases = 1024
+
+// countsSteps reports whether the phase counts steps, and countsTokens whether it counts tokens. A phase that begins
+// immediately and has no ramp counts neither.
+func (p Phase) countsSteps() bool  { return p.FromStep != 0 || p.RampSteps != 0 }
+func (p Phase) countsTokens() bool { return p.FromTokens != 0 || p.RampTokens != 0 }
+
+// from returns where the phase begins, and ramp the length of its ramp, in tokens or steps.
+func (p Phase) from() int64 { return p.FromStep + int64(p.FromTokens) }
+func (p Phase) ramp() int64 { return p.RampSteps + int64(p.RampTokens) }
+
+// ScheduledPhase is a phase with the rows per step that follow from it.
+type ScheduledPhase struct {
+	Phase
+	// StepRows are the rows of a step per bucket after the ramp.
+	StepRows []int `json:"step_rows"`
+	// StartRows are the rows before the ramp, and Increments the number of equal changes in it. They are unset without a
+	// ramp.
+	StartRows  []int `json:"start_rows,omitempty"`
+	Increments int64 `json:"increments,omitempty"`
+	// FirstStep is the phase's first step, once it has begun. It counts the steps of the runs from which the run was
+	// forked.
+	FirstStep *uint64 `json:"first_step,omitempty"`
+}
+
+// rowsAt returns the rows of a step of a bucket after a number of the ramp's changes.
+func (p *ScheduledPhase) rowsAt(bucket int, changes int64) int {
+	if changes >= p.Increments {
+		return p.StepRows[bucket]
+	}
+	start := int64(p.StartRows[bucket])
+	return int(start + (int64(p.StepRows[bucket])-start)/p.Increments*changes)
+}
+
+// AddPhases appends phases to those of a schedule, and returns every invalid field with its path in steps. now are the
+// current rows per bucket: the ramp of the first phase starts there.
+func (c Config) AddPhases(phases []ScheduledPhase, now []int, more []Phase) ([]ScheduledPhase, []FieldError) {
+	var bad []FieldError
+	for i, p := range more {
+		check := phaseCheck{index: i, steps: slices.ContainsFunc(more, Phase.countsSteps)}
+		check.order(phases[len(phases)-1].Phase, p, i > 0)
+		rows := check.size(p, c.Packing.Buckets)
+		next := ScheduledPhase{Phase: p, StepRows: rows}
+		if len(check.bad) == 0 && p.ramp() > 0 {
+			next.StartRows, next.Increments = now, check.increments(p, c.Packing.Buckets, now, rows)
+		}
+		if bad = append(bad, check.bad...); rows == nil {
+			return nil, bad // the next phase follows this one
+		}
+		phases, now = append(slices.Clip(phases), next), rows
+	}
+	if len(phases) > maxPhases {
+		bad = append(bad, FieldError{Field: "schedule", Value: len(phases),
+			Want: fmt.Sprintf("at most %d phases, including those of controls", maxPhases)})
+	}
+	return phases, append(bad, checkDivisors(phases, len(more))...)
+}
+
+// phaseCheck collects the invalid fields of a phase.
+type phaseCheck struct {
+	index int
+	steps bool // the schedule counts steps
+	bad   []FieldError
+}
+
+func (k *phaseCheck) add(field string, value any, want string) {
+	k.bad = append(k.bad, FieldError{Field: fmt.Sprintf("schedule[%d].%s", k.index, field), Value: value, Want: want})
+}
+
+// order checks where a phase begins. follows reports whether previous is a phase of the same schedule.
+func (k *phaseCheck) order(previous, p Phase, follows bool) {
+	field, ramp := "from_tokens", "ramp_tokens"
+	if k.steps {
+		field, ramp = "from_step", "ramp_steps"
+		if p.countsTokens() {
+			k.add(field, p.FromStep, "from_step and ramp_steps, or from_tokens and ramp_tokens, for all phases")
+		}
+	}
+	switch from := p.from(); {
+	case p.FromStep < 0 || p.FromTokens < 0 || from > 1<<60:
+		k.add(field, from, "0 to 2^60")
+	case p.ramp() < 0 || p.ramp() > 1<<60:
+		k.add(ramp, p.ramp(), "0 (immediately) to 2^60")
+	case follows && from < previous.from()+max(previous.ramp(), 1):
+		k.add(field, from, fmt.Sprintf("%d or more: the phase before it and its ramp end there",
+			previous.from()+max(previous.ramp(), 1)))
+	}
+}
+
+// size returns the rows per bucket of a phase, or nil if they are invalid.
+func (k *phaseCheck) size(p Phase, buckets []int) []int {
+	sizes := 0
+	for _, set := range []bool{p.Rows != 0, p.Tokens != 0, len(p.Table) > 0} {
+		if set {
+			sizes++
+		}
+	}
+	if sizes != 1 {
+		k.add("rows", p.Rows, "the rows of a step from 1 on, or else tokens or table: exactly one of the three")
+		return nil
+	}
+	s := Steps{Rows: max(p.Rows, min(sizes-1, 1)), Tokens: int64(p.Tokens), Table: p.Table}
+	for _, e := range s.validateSize(buckets) {
+		k.add(e.Field, e.Value, e.Want)
+	}
+	if p.Increment < 0 || p.Increment > 0 && p.ramp() == 0 {
+		k.add("increment", p.Increment, "0, or more with ramp_tokens or ramp_steps")
+	}
+	if len(k.bad) > 0 {
+		return nil
+	}
+	return s.RowsPerBucket(buckets)
+}
+
+// increments returns the number of equal changes of a ramp.
+func (k *phaseCheck) increments(p Phase, buckets, from, to []int) int64 {
+	n := int64(0)
+	for i := range to {
+		change := int64(max(to[i]-from[i], from[i]-to[i]))
+		switch {
+		case change == 0:
+		case p.Increment == 0:
+			n = gcd(n, change/gcd(int64(from[i]), int64(to[i])))
+		default:
+			if p.Tokens > 0 {
+				change *= int64(buckets[i])
+			}
+			n = max(n, change/p.Increment)
+			if n*p.Increment != change {
+				k.add("increment", p.Increment, "a divisor of the change of a step, the same part for every bucket")
+				return 0
+			}
+		}
+	}
+	if n == 0 {
+		k.add("rows", to, fmt.Sprintf("other rows than the %v before the ramp, or no ramp", from))
+	}
+	return n
+}
+
+// divisor returns the greatest common divisor of all rows of the phase's steps.
+func (p *ScheduledPhase) divisor() int64 {
+	d := int64(0)
+	for i, rows := range p.StepRows {
+		d = gcd(d, int64(rows))
+		if p.Increments > 0 {
+			d = gcd(d, int64(max(rows-p.StartRows[i], p.StartRows[i]-rows))/p.Increments)
+		}
+	}
+	return d
+}
+
+// checkDivisors rejects a new phase without a common divisor with the phases before it: no world size divides both.
+func checkDivisors(phases []ScheduledPhase, added int) (bad []FieldError) {
+	shared := int64(0)
+	for i := range phases {
+		before := shared
+		if shared = gcd(shared, phases[i].divisor()); shared == 1 && before > 1 {
+			bad = append(bad, FieldError{Field: fmt.Sprintf("schedule[%d].rows", i-len(phases)+added),
+				Value: phases[i].StepRows, Want: fmt.Sprintf(
+					"rows (and an increment) that share a divisor with the phases before, as %d does: now no world size "+
+						"above 1 divides the rows of all phases", before)})
+			return bad
+		}
+	}
+	return nil
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return a
+}

@@ -1,0 +1,241 @@
+package runconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"slices"
+
+	"loaderd/loader/mixture"
+)
+
+// Schedule is the progress of a run through the phases of its steps. It is a pure function of the configuration, the
+// controls, and the tokens of the steps so far. The planner, and each process that reads the plan, advance their own.
+// A copy continues independently.
+type Schedule struct {
+	// Steps and Tokens are the number of steps so far, and of the tokens of documents in them. They include those of the
+	// runs from which the run was forked, if these had a schedule; Inherited are the steps among them.
+	Steps     uint64 `json:"steps"`
+	Tokens    int64  `json:"tokens"`
+	Inherited uint64 `json:"inherited,omitempty"`
+	// Phases are all phases in order; the first one is the size that Steps configures.
+	Phases []ScheduledPhase `json:"phases"`
+
+	current int   // index of the phase of the next step
+	changes int64 // of its ramp
+	rows    []int // of the next step, per bucket
+}
+
+// schedulePhases returns the phases of a configuration, and their invalid fields.
+func (c Config) schedulePhases() ([]ScheduledPhase, []FieldError) {
+	s := c.Steps
+	rows, first := s.RowsPerBucket(c.Packing.Buckets), uint64(0)
+	initial := ScheduledPhase{StepRows: rows, FirstStep: &first}
+	return c.AddPhases([]ScheduledPhase{initial}, rows, s.Schedule)
+}
+
+// NewSchedule returns the schedule of a valid configuration at the start of a run.
+func NewSchedule(c Config) Schedule {
+	phases, _ := c.schedulePhases()
+	s := Schedule{Phases: phases}
+	s.update()
+	return s
+}
+
+// Resolved returns the schedule with its current phase and rows, which an encoded schedule lacks.
+func (s Schedule) Resolved() Schedule {
+	s.current, s.changes, s.rows = 0, 0, nil
+	s.update()
+	return s
+}
+
+// Rows returns the rows of the next step per bucket. The caller must not change them.
+func (s *Schedule) Rows() []int { return s.rows }
+
+// Current returns the index of the phase of the next step.
+func (s *Schedule) Current() int { return s.current }
+
+// IsConstant reports whether all steps have the same size.
+func (s *Schedule) IsConstant() bool { return len(s.Phases) == 1 }
+
+// Advance counts a step with that many tokens of documents, and reports whether the next one has other rows.
+func (s *Schedule) Advance(tokens int64) (changed bool) {
+	s.Steps++
+	s.Tokens += tokens
+	if s.current == len(s.Phases)-1 && s.changes == s.Phases[s.current].Increments {
+		return false
+	}
+	return s.update()
+}
+
+// update finds the phase and the rows of the next step. It reports whether the rows have changed.
+func (s *Schedule) update() (changed bool) {
+	for s.current+1 < len(s.Phases) && s.reached(&s.Phases[s.current+1]) {
+		s.current++
+		s.changes = 0
+		if s.Phases[s.current].FirstStep == nil {
+			first := s.Steps
+			s.Phases = slices.Clone(s.Phases)
+			s.Phases[s.current].FirstStep = &first
+		}
+		changed = true
+	}
+	p := &s.Phases[s.current]
+	if n := s.changesOf(p); n != s.changes || changed || s.rows == nil {
+		s.changes, changed = n, true
+		s.rows = make([]int, len(p.StepRows))
+		for i := range s.rows {
+			s.rows[i] = p.rowsAt(i, n)
+		}
+	}
+	return changed
+}
+
+// progress returns the progress in the unit of a phase.
+func (s *Schedule) progress(p *ScheduledPhase) int64 {
+	if p.countsSteps() {
+		return int64(s.Steps)
+	}
+	return s.Tokens
+}
+
+// reached reports whether a phase has begun.
+func (s *Schedule) reached(p *ScheduledPhase) bool {
+	return p.FirstStep != nil || s.progress(p) >= p.from()
+}
+
+// changesOf returns the number of changes that the ramp of a phase has reached.
+func (s *Schedule) changesOf(p *ScheduledPhase) int64 {
+	done := s.progress(p) - p.from()
+	if done >= p.ramp() {
+		return p.Increments
+	}
+	hi, lo := bits.Mul64(uint64(done), uint64(p.Increments))
+	n, _ := bits.Div64(hi, lo, uint64(p.ramp()))
+	return int64(n)
+}
+
+// RowsOf returns the rows of the next step if it is of the bucket with the given index; 0 for another index.
+func (s *Schedule) RowsOf(bucket int) int {
+	if bucket < 0 || bucket >= len(s.rows) {
+		return 0
+	}
+	return s.rows[bucket]
+}
+
+// CanHave reports whether a step of a bucket, by its index, can have that many rows in any phase.
+func (s *Schedule) CanHave(bucket, rows int) bool {
+	if bucket < 0 {
+		return false
+	}
+	return slices.ContainsFunc(s.Phases, func(p ScheduledPhase) bool {
+		low, high := p.StepRows[bucket], p.StepRows[bucket]
+		if p.Increments > 0 {
+			low, high = min(low, p.StartRows[bucket]), max(high, p.StartRows[bucket])
+		}
+		return rows >= low && rows <= high
+	})
+}
+
+// Apply replaces the phases that have not begun by others. The first of them begins with the next step if it names no
+// beginning; a ramp in progress then ends. It returns an error for phases that are invalid now, and changes nothing.
+func (s *Schedule) Apply(c Config, phases []Phase) error {
+	if len(phases) == 0 {
+		return errors.New("the change has no phase")
+	}
+	phases, now := slices.Clone(phases), &s.Phases[s.current]
+	rows := now.StepRows
+	switch first := &phases[0]; {
+	case first.from() == 0:
+		rows = s.rows
+		if slices.ContainsFunc(phases, Phase.countsSteps) {
+			first.FromStep = int64(s.Steps)
+		} else {
+			first.FromTokens = mixture.Tokens(s.Tokens)
+		}
+	case first.from() <= s.progress(&ScheduledPhase{Phase: *first}):
+		return FieldError{Field: "steps.schedule[0]", Value: first.from(), Want: fmt.Sprintf(
+			"a beginning after step %d and %d tokens, where the run is, or none to begin now", s.Steps, s.Tokens)}
+	case s.changes < now.Increments && (now.countsSteps() != first.countsSteps() || first.from() < now.from()+now.ramp()):
+		return FieldError{Field: "steps.schedule[0]", Value: first.from(), Want: fmt.Sprintf(
+			"a beginning after the ramp in progress, or none to begin now: it ends at %d", now.from()+now.ramp())}
+	}
+	all, bad := c.AddPhases(s.Phases[:s.current+1], rows, phases)
+	if len(bad) > 0 {
+		bad[0].Field = "steps." + bad[0].Field
+		return bad[0]
+	}
+	s.Phases = all
+	s.update()
+	return nil
+}
+
+// Fork returns the schedule of a fork, before the last steps with tokens were made. was is the configuration of the
+// run, and c that of the fork. If both have the same steps, changes by controls stay in effect.
+func (s Schedule) Fork(was, c Config, steps uint64, tokens int64) Schedule {
+	f := Schedule{Steps: s.Steps - steps, Tokens: s.Tokens - tokens, Inherited: s.Steps - steps}
+	a, _ := json.Marshal(was.scheduleShape())
+	b, _ := json.Marshal(c.scheduleShape())
+	if bytes.Equal(a, b) {
+		f.Phases = slices.Clone(s.Phases)
+	} else {
+		f.Phases, _ = c.schedulePhases()
+	}
+	for i := range f.Phases {
+		if first := f.Phases[i].FirstStep; i > 0 && first != nil && *first > f.Steps {
+			f.Phases[i].FirstStep = nil
+		}
+	}
+	f.update()
+	return f
+}
+
+// scheduleShape returns what the schedule of a configuration depends on.
+func (c Config) scheduleShape() any {
+	s := c.Steps
+	return []any{s.Rows, s.Tokens, s.Table, s.Schedule, c.Packing.Buckets}
+}
+
+// Encode returns the schedule as JSON.
+func (s *Schedule) Encode() string {
+	b, err := json.Marshal(s)
+	if err != nil {
+		panic(fmt.Sprintf("runconfig: marshal schedule: %v", err)) // only numbers and lists of them
+	}
+	return string(b)
+}
+
+// RestoreSchedule reads what Encode of a schedule of this configuration wrote.
+func (c Config) RestoreSchedule(b []byte) (s Schedule, err error) {
+	if err := json.Unmarshal(b, &s); err != nil {
+		return s, fmt.Errorf("schedule of steps: %w", err)
+	}
+	if err := s.validate(len(c.Packing.Buckets)); err != nil {
+		return s, fmt.Errorf("schedule of steps: %w", err)
+	}
+	s = s.Resolved()
+	if s.Encode() != string(b) {
+		return s, errors.New("schedule of steps: it is not written as a daemon writes it")
+	}
+	return s, nil
+}
+
+// validate rejects a schedule that no planner can have.
+func (s *Schedule) validate(buckets int) error {
+	if len(s.Phases) == 0 || len(s.Phases) > maxPhases || s.Tokens < 0 || s.Steps < s.Inherited ||
+		s.Phases[0].FirstStep == nil {
+		return fmt.Errorf("%d phases after %d steps and %d tokens are impossible", len(s.Phases), s.Steps, s.Tokens)
+	}
+	for i, p := range s.Phases {
+		valid := func(rows []int) bool {
+			return len(rows) == buckets && !slices.ContainsFunc(rows, func(n int) bool { return n < 1 || n > maxStepRows })
+		}
+		if !valid(p.StepRows) || p.Increments < 0 || p.from() < 0 || p.ramp() < 0 ||
+			(p.Increments > 0) != (p.ramp() > 0) || p.Increments > 0 && !valid(p.StartRows) {
+			return fmt.Errorf("phase %d is impossible", i)
+		}
+	}
+	return nil
+}
