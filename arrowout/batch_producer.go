@@ -10,6 +10,7 @@ import (
 	"loaderd/arrowout/internal/session"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
+	"loaderd/loader/follower"
 	"loaderd/loader/plan"
 )
 
@@ -55,6 +56,9 @@ func (r *batchProducer) produceBatches(ctx context.Context, reader Reader, out c
 		}
 		if err := r.encoder.Sources.EnsureKnown(ctx, step); err != nil {
 			r.metrics.observeWait(waited, nil)
+			return err
+		}
+		if err := follower.CheckStepRows(step, place.World); err != nil { // a control made it so after the reader joined
 			return err
 		}
 		first, rows := place.RowRange(len(step.Rows))

@@ -124,6 +124,7 @@ func newFake(steps, rows, bucket int) *fakeRun {
 		Steps:     runconfig.Steps{Rows: rows, Last: runconfig.LastPad},
 		Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 	}}
+	f.info.Schedule = runconfig.NewSchedule(f.info.Config)
 	f.info.Sources = []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1},
 		Config: f.info.Config.Sources["docs"]}}
 	rng, sequence := rand.New(rand.NewPCG(1, 2)), uint64(0)
@@ -387,6 +388,9 @@ func (f *fakeRun) Mix(_ context.Context, q state.MixRequest) (state.MixResult, e
 	f.changes = append(f.changes, q)
 	f.mu.Unlock()
 	return f.mixed, nil
+}
+func (f *fakeRun) ChangeSchedule(_ context.Context, who string, phases []runconfig.Phase, _ bool) (uint64, error) {
+	return f.askedBy(fmt.Sprintf("schedule %v", phases), who)
 }
 func (f *fakeRun) StreamStates(context.Context) ([]document.StreamState, error) { return f.stock, nil }
 

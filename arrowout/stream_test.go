@@ -24,6 +24,7 @@ import (
 	"loaderd/arrowout"
 	"loaderd/internal/api"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -176,6 +177,7 @@ func TestStream_LargeStepsAreSplitByRows(t *testing.T) {
 func TestWorldMismatch_ListsValidWorldSizes(t *testing.T) {
 	f := newFake(2, 8, 16)
 	f.info.Config.Packing.Buckets, f.info.Config.Steps.Table = []int{16, 32}, []int{12, 6}
+	f.info.Schedule = runconfig.NewSchedule(f.info.Config)
 	_, _, err := get(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
 	if info := infoOf(t, err, codes.FailedPrecondition); info.Reason != "WORLD_MISMATCH" ||
 		info.Metadata["divisors"] != "1 2 3 6" {

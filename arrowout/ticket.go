@@ -106,5 +106,5 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 			Advice: "resume with the run of the checkpoint, or start without a fingerprint",
 			Facts:  map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
-	return t, follower.CheckWorldSize(info.Config, t.World)
+	return t, follower.CheckWorldSize(info.Schedule, t.Step, t.World)
 }

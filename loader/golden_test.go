@@ -63,6 +63,11 @@ func goldenRuns() map[string]runconfig.Config {
 		c.Packing.Extra, c.Packing.Overlap, c.Packing.PaddingThreshold = 3, 0.3, 0.1
 		runs[method+"/with its parameters"] = c
 	}
+	for _, method := range []string{"bfd", "bucket"} {
+		c := config(method)
+		c.Steps.Schedule = []runconfig.Phase{{FromTokens: 1000, RampTokens: 2000, Rows: 12}, {FromTokens: 4000, Rows: 8}}
+		runs[method+"/schedule"] = c
+	}
 	for _, retriever := range []string{"repo", "dense"} {
 		c := config("splice")
 		c.Packing.Splice.Retriever = retriever

@@ -46,6 +46,7 @@ func TestModelOfDaemons(t *testing.T) {
 				"audit":          m.either(m.audit),
 				"mix":            m.either(m.mix),
 				"filter":         m.either(m.filter),
+				"schedule":       m.either(m.schedule),
 				"seal a source":  m.either(m.sealSource),
 				"end a stream":   m.endStream,
 			})

@@ -26,6 +26,7 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -58,6 +59,7 @@ func TestModel(t *testing.T) {
 			"audit":          m.audit,
 			"mix":            m.mix,
 			"filter":         m.filter,
+			"schedule":       m.schedule,
 			"seal a source":  m.sealSource,
 			"end a stream":   m.endStream,
 		})
@@ -289,7 +291,7 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 // place draws a rank and a world size that divides every step.
 func (m *machine) place(rt *rapid.T) state.RankID {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool {
-		return follower.CheckWorldSize(m.fixture.config, n) != nil
+		return follower.CheckWorldSize(m.run.Info().Schedule, 0, n) != nil
 	})
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
 	p := state.RankID{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
@@ -506,6 +508,33 @@ func (m *machine) flush(rt *rapid.T) {
 		return
 	}
 	m.recorded(rt, "flush", at)
+}
+
+// schedule changes the sizes of later steps.
+func (m *machine) schedule(rt *rapid.T) {
+	if m.blind() {
+		return
+	}
+	var phases []runconfig.Phase
+	from := int64(0) // the first phase begins now
+	if rapid.Bool().Draw(rt, "later") {
+		from = int64(m.run.Info().Planned) + rapid.Int64Range(1, 30).Draw(rt, "from")
+	}
+	for range rapid.IntRange(1, 2).Draw(rt, "phases") {
+		p := runconfig.Phase{FromStep: from, RampSteps: rapid.Int64Range(0, 3).Draw(rt, "ramp"),
+			Rows: rapid.IntRange(1, 6).Draw(rt, "rows")}
+		phases = append(phases, p)
+		from = max(from, int64(m.run.Info().Planned)) + p.RampSteps + rapid.Int64Range(1, 30).Draw(rt, "until the next phase")
+	}
+	step, err := m.run.ChangeSchedule(m.t.Context(), "", phases, false)
+	if reason(err) == fault.InvalidTicket || m.died(rt, err) {
+		return // the phases are impossible now, or the ranks cannot share the rows
+	}
+	m.follow(rt)
+	last := m.ref.known[len(m.ref.known)-1]
+	if c, ok := last.(planrecord.Schedule); !ok || !reflect.DeepEqual(c.Phases, phases) {
+		rt.Fatalf("%+v, from step %d, is not the last of %+v", phases, step, m.ref.known)
+	}
 }
 
 func (m *machine) seal(rt *rapid.T) {

@@ -55,6 +55,8 @@ type Info struct {
 	Daemons []string `json:"daemons,omitempty"`
 	// Leader is the address of the daemon that plans the run, from its last heartbeat; empty if unknown.
 	Leader string `json:"leader,omitempty"`
+	// Schedule has the sizes of the steps by phase, and the phase of the next step.
+	Schedule runconfig.Schedule `json:"schedule,omitzero"`
 	// Length is the number of steps that the run has or will have; nil while it is unknown.
 	Length *state.Length `json:"length,omitempty"`
 	// Ahead is the maximum number of steps planned beyond those that readers have requested.
@@ -143,7 +145,7 @@ func (r *Run) Info() Info {
 	daemons, leader := r.coordinator.Addresses()
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
 		Committed: now.Commits.Committed(), Oldest: now.Oldest, Commits: now.Commits, HasPlan: begun, Daemons: daemons,
-		Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
+		Leader: leader, Schedule: r.plan.Schedule(), Length: r.Length(), Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
@@ -475,6 +477,19 @@ func (r *Run) Filter(ctx context.Context, q state.FilterRequest) (step uint64, e
 	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
 	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: planrecord.Encode(c), DryRun: q.DryRun})
+	return a.At, err
+}
+
+// ChangeSchedule replaces the phases of the steps that have not begun, or computes what that would do. It returns the
+// first step that can differ.
+func (r *Run) ChangeSchedule(ctx context.Context, by string, phases []runconfig.Phase, dryRun bool) (uint64, error) {
+	if err := validateIdentity(by); err != nil {
+		return 0, err
+	}
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
+	defer cancel()
+	record := planrecord.Encode(planrecord.Schedule{Requester: by, Phases: phases})
+	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: record, DryRun: dryRun})
 	return a.At, err
 }
 

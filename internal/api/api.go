@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -62,6 +63,14 @@ type MixResponse struct {
 	Tokens      int64           `json:"tokens,omitempty"`       // taken so far
 	RecentSteps int             `json:"recent_steps,omitempty"` // number of steps of MixtureSource.Recent
 	Sources     []MixtureSource `json:"sources,omitempty"`      // by number
+}
+
+// ScheduleResponse is the response to schedule.
+type ScheduleResponse struct {
+	Run      string             `json:"run"`
+	Step     uint64             `json:"step"` // the first step that a change made now can affect
+	DryRun   bool               `json:"dry_run,omitempty"`
+	Schedule runconfig.Schedule `json:"schedule"` // as far as the daemon has read the plan
 }
 
 // MixtureSource is the state of one source of a mixture. Shares are of tokens.

@@ -16,6 +16,7 @@ type Metadata struct {
 
 	// StepTokens - StepSegments is the divisor of a loss that excludes every segment's first token, if every token has
 	// a loss. It needs no communication between ranks.
+	StepRows     int   `json:"step_rows"`     // rows of the whole step, on all ranks
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks
 	// If not every token has a loss, the divisor is StepLossTokens - StepLossSegments.

@@ -50,6 +50,13 @@ type FilterRequest struct {
 	DryRun bool    `json:"dry_run,omitempty"`
 }
 
+// ScheduleRequest is the body of schedule. Without phases it requests the present schedule.
+type ScheduleRequest struct {
+	Run
+	Phases []map[string]any `json:"phases,omitempty"` // as in steps.schedule of a configuration file
+	DryRun bool             `json:"dry_run,omitempty"`
+}
+
 // SealRequest is the body of seal.
 type SealRequest struct {
 	Run

@@ -123,7 +123,7 @@ of them. status returns 4 if the run waits, and 5 if something is broken.`,
 	}{
 		{"load", "Run a loader:", []*cobra.Command{daemoncmd.NewDemoCmd(), daemoncmd.NewServeCmd(),
 			publishcmd.NewPublishCmd(), publishcmd.NewImportCmd(), runcmd.NewMixCmd(), runcmd.NewFilterCmd(),
-			runcmd.NewFlushCmd(), runcmd.NewSealCmd()}},
+			runcmd.NewScheduleCmd(), runcmd.NewFlushCmd(), runcmd.NewSealCmd()}},
 		{"observe", "Observe a run:", []*cobra.Command{runcmd.NewStatusCmd(), runcmd.NewTopCmd(),
 			daemoncmd.NewPageCmd(), daemoncmd.NewHealthCmd(), runcmd.NewLedgerCmd(), runcmd.NewPeekCmd()}},
 		{"manage", "Manage runs, sources, servers and identities:", []*cobra.Command{runcmd.NewRunCmd(),

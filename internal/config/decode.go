@@ -22,6 +22,7 @@ var (
 	tokensType   = reflect.TypeFor[mixture.Tokens]()
 	epochsType   = reflect.TypeFor[mixture.Epochs]()
 	scheduleType = reflect.TypeFor[[]mixture.Point]()
+	phasesType   = reflect.TypeFor[[]runconfig.Phase]()
 	fillType     = reflect.TypeFor[runconfig.Fill]()
 )
 
@@ -163,6 +164,9 @@ func (f *field) describeValues() string {
 	case t == scheduleType:
 		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} " +
 			"or {after: web, weights: ...}"
+	case t == phasesType:
+		return "a list of phases such as {from_tokens: 12e9, ramp_tokens: 10e9, rows: 1024}, each with its own rows, tokens " +
+			"or table"
 	case t == durationType:
 		return "a duration such as 30s or 5m"
 	case t == fillType:

@@ -37,6 +37,14 @@ func (c *Client) Filter(ctx context.Context, change api.FilterRequest) (f api.Fi
 	return f, err
 }
 
+// Schedule replaces the phases of the steps that have not begun. Without phases it returns the present schedule.
+func (c *Client) Schedule(ctx context.Context, run string, phases []map[string]any,
+	dryRun bool) (s api.ScheduleResponse, err error) {
+	q := api.ScheduleRequest{Run: api.Run{Run: run}, Phases: phases, DryRun: dryRun}
+	err = eachResult(ctx, c, "schedule", q, func(r api.ScheduleResponse) { s = r })
+	return s, err
+}
+
 // Info returns the description of the run.
 func (c *Client) Info(ctx context.Context, run string) (info loader.Info, err error) {
 	err = eachResult(ctx, c, "info", api.Run{Run: run}, func(i loader.Info) { info = i })

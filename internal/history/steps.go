@@ -87,6 +87,8 @@ func (s *Steps) Add(e planrecord.Entry) error {
 		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
 	case planrecord.Filter:
 		s.addMark("filter", e.Effect(), e.Requester)
+	case planrecord.Schedule:
+		s.addMark("schedule", "schedule "+e.Describe(), e.Requester)
 	case planrecord.SealSource:
 		s.targets.sealed[s.sourceName(e.Source)] = true
 		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)

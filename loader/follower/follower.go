@@ -70,7 +70,7 @@ func (f *Follower) Join(run string, place state.RankID, step uint64, client stat
 		return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank,
 			place.World), Advice: "ask for 0 <= rank < world"}
 	}
-	if err := CheckWorldSize(f.config, place.World); err != nil {
+	if err := CheckWorldSize(f.plan.Schedule(), step, place.World); err != nil {
 		return nil, err
 	}
 	place.Job = place.JobName()

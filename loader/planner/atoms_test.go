@@ -29,6 +29,7 @@ type model struct {
 	rows   map[int][][]packonline.Piece
 	since  map[int]uint64 // by bucket, the document of its first open atom or part
 	steps  []plan.Step
+	tokens int64 // in steps
 	cursor uint64
 }
 
@@ -150,13 +151,20 @@ func (m *model) merge(bucket int) {
 
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
-	if len(rows) == m.c.Steps.Rows {
-		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.PositionAfter(m.cursor)}
+	for {
+		n := plantest.StepRows(m.c, slices.Index(m.c.Packing.Buckets, bucket), len(m.steps), m.tokens)
+		if len(rows) < n {
+			break
+		}
+		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows[:n:n], Cursor: plan.PositionAfter(m.cursor)}
 		if s.Index%plan.SourcePositionInterval == 0 {
 			s.SourcePositions = []mixture.SourcePosition{{Taken: m.cursor}}
 		}
 		m.steps = append(m.steps, s)
-		rows = nil
+		for _, row := range rows[:n] {
+			m.tokens += plan.RowTokens(row)
+		}
+		rows = rows[n:]
 	}
 	m.rows[bucket] = rows
 }
@@ -166,6 +174,9 @@ func TestPlanner_MatchesModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
+		if len(c.Packing.Buckets) > 1 {
+			c.Steps.Schedule = nil // smaller steps may then be full in several buckets, which are drawn
+		}
 		p, m := newPlanner(t, c), newModel(t, c)
 		var steps []plan.Step
 		for i, n := range rapid.SliceOfN(rapid.IntRange(1, 90), 0, 80).Draw(t, "lengths") {

@@ -120,10 +120,11 @@ func TestPlanner_RestoredAtEveryDocumentMakesSamePlan(t *testing.T) {
 			}
 			above(t, lowWatermark, (*out)[known:])
 			most := 0 // rows outside the window: of atoms and rows under construction, and of incomplete and full steps
-			for _, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
+			schedule := p.Schedule()
+			for _, rows := range schedule.Rows() {
 				most += 3 + rows - 1
 			}
-			most += c.Steps.Backlog * slices.Max(c.Steps.RowsPerBucket(c.Packing.Buckets))
+			most += c.Steps.Backlog * slices.Max(schedule.Rows())
 			if _, window, queued := p.BufferSizes(); window > c.Shuffle.Window || queued > most {
 				t.Fatalf("%d atoms are in the window and %d rows outside", window, queued)
 			}
@@ -207,7 +208,7 @@ func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint6
 	var slots, tokens int64
 	for i, s := range steps {
 		bucket := slices.Index(c.Packing.Buckets, int(s.Bucket))
-		if s.Index != uint64(i) || bucket < 0 || len(s.Rows) != c.Steps.RowsPerBucket(c.Packing.Buckets)[bucket] {
+		if s.Index != uint64(i) || bucket < 0 || len(s.Rows) != plantest.StepRows(c, bucket, i, tokens) {
 			t.Fatalf("step %d: index %d, %d rows of %d", i, s.Index, len(s.Rows), s.Bucket)
 		}
 		for _, row := range s.Rows {

@@ -101,7 +101,8 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 			}
 		}
 		s, least := p.EarlyShortage(), int64(math.MaxInt64)
-		for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
+		schedule := p.Schedule()
+		for i, rows := range schedule.Rows() {
 			least = min(least, int64(rows)*int64(c.Packing.Buckets[i]))
 		}
 		if s.Packed < 0 || s.Packed > s.Needed || !s.Flushes && s.Packed == s.Needed || s.Flushes &&

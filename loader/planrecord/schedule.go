@@ -43,6 +43,9 @@ func (c Schedule) encodePhases() []byte {
 	return phases
 }
 
+// Describe returns the phases as JSON, for people.
+func (c Schedule) Describe() string { return string(c.encodePhases()) }
+
 func (c Schedule) String() string {
 	return fmt.Sprintf("schedule behind arrival %d: %s%s", c.Arrival, c.encodePhases(), requesterSuffix(c.Requester))
 }

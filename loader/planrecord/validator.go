@@ -48,7 +48,7 @@ type sourceEnd struct {
 func (h Header) Validator() Validator {
 	o := Validator{FullHistory: true, Config: &h.Config, schedule: runconfig.NewSchedule(h.Config), sources: h.Infos()}
 	if h.Parent != nil && h.Parent.Schedule != nil {
-		o.schedule = h.Parent.Schedule.Resolved()
+		o.schedule = *h.Parent.Schedule
 	}
 	for i, s := range o.sources {
 		end, epoch := sourceEnd{sealed: s.Sealed, last: s.Last}, uint64(0)

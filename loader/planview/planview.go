@@ -93,6 +93,16 @@ func (v *View) sourceInfos() []plan.SourceInfo {
 	return v.recordReader.Infos()
 }
 
+// Schedule returns the schedule of the run's steps, as far as the plan was read.
+func (v *View) Schedule() runconfig.Schedule {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.recordReader.Schedule(); len(s.Phases) > 0 {
+		return s
+	}
+	return runconfig.NewSchedule(v.config)
+}
+
 // Position returns the position of the last record that was read.
 func (v *View) Position() uint64 {
 	v.mu.Lock()

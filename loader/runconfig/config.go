@@ -294,7 +294,7 @@ func (c Config) validateSteps() []FieldError {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
 	if len(bad) == 0 {
-		_, bad = c.schedulePhases()
+		bad = c.ValidateSchedule()
 	}
 	if s.Backlog < 0 || s.Backlog > 1<<16 {
 		add("backlog", s.Backlog, "0 to 2^16 steps")

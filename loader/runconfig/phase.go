@@ -151,7 +151,7 @@ func (k *phaseCheck) increments(p Phase, buckets, from, to []int) int64 {
 		switch {
 		case change == 0:
 		case p.Increment == 0:
-			n = gcd(n, change/gcd(int64(from[i]), int64(to[i])))
+			n = GCD(n, change/GCD(int64(from[i]), int64(to[i])))
 		default:
 			if p.Tokens > 0 {
 				change *= int64(buckets[i])
@@ -169,13 +169,12 @@ func (k *phaseCheck) increments(p Phase, buckets, from, to []int) int64 {
 	return n
 }
 
-// divisor returns the greatest common divisor of all rows of the phase's steps.
-func (p *ScheduledPhase) divisor() int64 {
-	d := int64(0)
+// Divisor returns the greatest common divisor of all rows of the phase's steps.
+func (p *ScheduledPhase) Divisor() (d int) {
 	for i, rows := range p.StepRows {
-		d = gcd(d, int64(rows))
+		d = GCD(d, rows)
 		if p.Increments > 0 {
-			d = gcd(d, int64(max(rows-p.StartRows[i], p.StartRows[i]-rows))/p.Increments)
+			d = GCD(d, max(rows-p.StartRows[i], p.StartRows[i]-rows)/int(p.Increments))
 		}
 	}
 	return d
@@ -183,10 +182,10 @@ func (p *ScheduledPhase) divisor() int64 {
 
 // checkDivisors rejects a new phase without a common divisor with the phases before it: no world size divides both.
 func checkDivisors(phases []ScheduledPhase, added int) (bad []FieldError) {
-	shared := int64(0)
+	shared := 0
 	for i := range phases {
 		before := shared
-		if shared = gcd(shared, phases[i].divisor()); shared == 1 && before > 1 {
+		if shared = GCD(shared, phases[i].Divisor()); shared == 1 && before > 1 {
 			bad = append(bad, FieldError{Field: fmt.Sprintf("schedule[%d].rows", i-len(phases)+added),
 				Value: phases[i].StepRows, Want: fmt.Sprintf(
 					"rows (and an increment) that share a divisor with the phases before, as %d does: now no world size "+
@@ -197,7 +196,8 @@ func checkDivisors(phases []ScheduledPhase, added int) (bad []FieldError) {
 	return nil
 }
 
-func gcd(a, b int64) int64 {
+// GCD returns the greatest common divisor of two numbers of 0 or more.
+func GCD[N int | int64](a, b N) N {
 	for b != 0 {
 		a, b = b, a%b
 	}

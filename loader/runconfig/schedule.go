@@ -36,17 +36,16 @@ func (c Config) schedulePhases() ([]ScheduledPhase, []FieldError) {
 	return c.AddPhases([]ScheduledPhase{initial}, rows, s.Schedule)
 }
 
+// ValidateSchedule returns the invalid fields of the schedule of valid steps, with their paths in steps.
+func (c Config) ValidateSchedule() []FieldError {
+	_, bad := c.schedulePhases()
+	return bad
+}
+
 // NewSchedule returns the schedule of a valid configuration at the start of a run.
 func NewSchedule(c Config) Schedule {
 	phases, _ := c.schedulePhases()
 	s := Schedule{Phases: phases}
-	s.update()
-	return s
-}
-
-// Resolved returns the schedule with its current phase and rows, which an encoded schedule lacks.
-func (s Schedule) Resolved() Schedule {
-	s.current, s.changes, s.rows = 0, 0, nil
 	s.update()
 	return s
 }
@@ -57,6 +56,19 @@ func (s *Schedule) Rows() []int { return s.rows }
 // Current returns the index of the phase of the next step.
 func (s *Schedule) Current() int { return s.current }
 
+// Scale returns the mean size of the next step, relative to that of the first phase.
+func (s *Schedule) Scale() (scale float64) {
+	for i, rows := range s.rows {
+		scale += float64(rows) / float64(s.Phases[0].StepRows[i]) / float64(len(s.rows))
+	}
+	return scale
+}
+
+// IsLast reports whether the size of steps does not change any more.
+func (s *Schedule) IsLast() bool {
+	return s.current == len(s.Phases)-1 && s.changes == s.Phases[s.current].Increments
+}
+
 // IsConstant reports whether all steps have the same size.
 func (s *Schedule) IsConstant() bool { return len(s.Phases) == 1 }
 
@@ -64,7 +76,7 @@ func (s *Schedule) IsConstant() bool { return len(s.Phases) == 1 }
 func (s *Schedule) Advance(tokens int64) (changed bool) {
 	s.Steps++
 	s.Tokens += tokens
-	if s.current == len(s.Phases)-1 && s.changes == s.Phases[s.current].Increments {
+	if s.IsLast() {
 		return false
 	}
 	return s.update()
@@ -198,6 +210,20 @@ func (c Config) scheduleShape() any {
 	return []any{s.Rows, s.Tokens, s.Table, s.Schedule, c.Packing.Buckets}
 }
 
+// UnmarshalJSON reads a schedule with its current phase and rows. It returns an error for an impossible one.
+func (s *Schedule) UnmarshalJSON(b []byte) error {
+	type plain Schedule
+	if err := json.Unmarshal(b, (*plain)(s)); err != nil {
+		return err
+	}
+	if err := s.validate(); err != nil {
+		return err
+	}
+	s.current, s.changes, s.rows = 0, 0, nil
+	s.update()
+	return nil
+}
+
 // Encode returns the schedule as JSON.
 func (s *Schedule) Encode() string {
 	b, err := json.Marshal(s)
@@ -212,22 +238,19 @@ func (c Config) RestoreSchedule(b []byte) (s Schedule, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("schedule of steps: %w", err)
 	}
-	if err := s.validate(len(c.Packing.Buckets)); err != nil {
-		return s, fmt.Errorf("schedule of steps: %w", err)
-	}
-	s = s.Resolved()
-	if s.Encode() != string(b) {
-		return s, errors.New("schedule of steps: it is not written as a daemon writes it")
+	if s.Encode() != string(b) || len(s.rows) != len(c.Packing.Buckets) {
+		return s, errors.New("schedule of steps: it is not one that a daemon of this configuration writes")
 	}
 	return s, nil
 }
 
 // validate rejects a schedule that no planner can have.
-func (s *Schedule) validate(buckets int) error {
+func (s *Schedule) validate() error {
 	if len(s.Phases) == 0 || len(s.Phases) > maxPhases || s.Tokens < 0 || s.Steps < s.Inherited ||
 		s.Phases[0].FirstStep == nil {
 		return fmt.Errorf("%d phases after %d steps and %d tokens are impossible", len(s.Phases), s.Steps, s.Tokens)
 	}
+	buckets := len(s.Phases[0].StepRows)
 	for i, p := range s.Phases {
 		valid := func(rows []int) bool {
 			return len(rows) == buckets && !slices.ContainsFunc(rows, func(n int) bool { return n < 1 || n > maxStepRows })
@@ -238,4 +261,25 @@ func (s *Schedule) validate(buckets int) error {
 		}
 	}
 	return nil
+}
+
+// PhasesFrom returns the phases of a step of the run and of all later steps.
+func (s *Schedule) PhasesFrom(step uint64) []ScheduledPhase {
+	i := 0
+	for i+1 < len(s.Phases) && s.Phases[i+1].FirstStep != nil && *s.Phases[i+1].FirstStep <= s.Inherited+step {
+		i++
+	}
+	return s.Phases[i:]
+}
+
+// PhaseName names a phase in messages.
+func (s *Schedule) PhaseName(i int) string {
+	switch p := &s.Phases[i]; {
+	case i == 0:
+		return "the first phase (steps.rows, steps.tokens or steps.table)"
+	case p.countsSteps():
+		return fmt.Sprintf("phase %d of steps.schedule, from step %d", i, p.from())
+	default:
+		return fmt.Sprintf("phase %d of steps.schedule, from %d tokens", i, p.from())
+	}
 }

@@ -21,6 +21,7 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -97,6 +98,7 @@ type requestBody struct {
 	count     uint64 // maximum number of documents; 0 if not given
 	change    mixture.Change
 	where     *string // of the action filter; nil if not given
+	phases    []runconfig.Phase
 	dryRun    bool
 	decided   *uint64 // the step after which a change of the mixture was decided; it is then applied only once
 	requestID string  // identifies the request for a change of the mixture
@@ -136,6 +138,9 @@ var All = []Action{
 		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, return its state`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
 	{"filter", auth.Operate,
 		`{"run","where","source","dry_run"}: replace the filter of all documents or of a source; without where, return the filters`, "where? source? dry_run?", filter, costRecord},
+	{"schedule", auth.Operate,
+		`{"run","phases","dry_run"}: replace the phases of steps that have not begun; without phases, return all`,
+		"phases? dry_run?", (*Handler).schedule, costRecord},
 	{"seal", auth.Operate,
 		`{"run","source"}: end the document stream at its current last document; without source, the streams of all sources`,
 		"source?", (*Handler).seal, costRecord},
@@ -223,6 +228,7 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 				q.where = new(string)
 				return request.Text(q.where)(raw)
 			},
+			"phases": readPhases(&q.phases),
 			"decided": func(raw json.RawMessage) error {
 				q.decided = new(uint64)
 				return request.Number(q.decided, 0, request.MaxNumber)(raw)

@@ -40,6 +40,8 @@ func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q r
 		if q.where != nil {
 			args = append(args, "filter", cmp.Or(*q.where, "none"))
 		}
+	case "schedule":
+		args = append(args, "phases", q.phases, "dry_run", q.dryRun)
 	case "mix":
 		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove",
 			q.change.Remove, "dry_run", q.dryRun)

@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -70,6 +71,9 @@ type Records interface {
 	Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error)
 	// Filter replaces a filter and returns the first step that can differ.
 	Filter(ctx context.Context, q state.FilterRequest) (step uint64, err error)
+	// ChangeSchedule replaces the phases of the steps that have not begun, or computes what that would do. It returns the
+	// first step that can differ.
+	ChangeSchedule(ctx context.Context, who string, phases []runconfig.Phase, dryRun bool) (uint64, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 }

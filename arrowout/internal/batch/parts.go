@@ -43,7 +43,7 @@ func (p Part) MemoryBound(s *plan.Step, columns []Column) int64 {
 
 // CountStep sets the counts that all ranks and parts of a step share.
 func CountStep(m *api.Metadata, s *plan.Step, sources *Sources) {
-	m.StepSources = len(sources.Config.Sources)
+	m.StepRows, m.StepSources = len(s.Rows), len(sources.Config.Sources)
 	for _, row := range s.Rows {
 		for _, p := range row {
 			m.StepTokens += int64(p.Length)

@@ -20,6 +20,7 @@ import (
 	"loaderd/internal/demo/screen"
 	"loaderd/internal/humanize"
 	"loaderd/loader/follower"
+	"loaderd/loader/runconfig"
 )
 
 // demoFlags are the flags of demo.
@@ -231,7 +232,7 @@ func (f *demoFlags) checkConfig(c config.Config) error {
 		return errors.New("--tokenizer none: the demo's documents are text and need a tokenizer")
 	case f.world < 1:
 		return fmt.Errorf("--world %d: want 1 reader or more", f.world)
-	case follower.CheckWorldSize(c.Plan, f.world) != nil:
+	case follower.CheckWorldSize(runconfig.NewSchedule(c.Plan), 0, f.world) != nil:
 		return fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)", f.world,
 			humanize.Range(c.Plan.Steps.RowsPerBucket(c.Plan.Packing.Buckets)))
 	}

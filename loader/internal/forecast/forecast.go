@@ -38,6 +38,8 @@ const (
 	minSampleDocuments = 64
 	// simulatedSteps is the number of steps that suffices to determine the tokens per step.
 	simulatedSteps = 16
+	// maxScheduledSteps bounds the steps that are counted one by one, because their size changes.
+	maxScheduledSteps = 1 << 22
 	// simulatedBatch is the number of documents planned without yielding: less than a millisecond of work.
 	simulatedBatch = 128
 )
@@ -246,6 +248,7 @@ type simulation struct {
 	stepCount     float64 // steps made before the end
 	tokenSum      float64 // tokens of these steps
 	squareSum     float64 // sum of the squared tokens of these steps
+	scaleSum      float64 // sum of their sizes, relative to those of the first phase
 	reachedEnd    bool    // it reached the run's end
 }
 
@@ -358,6 +361,12 @@ func (p *simulation) countSteps(ready planner.Ready) error {
 		p.stepCount++
 		p.tokenSum += tokens
 		p.squareSum += tokens * tokens
+		schedule := p.Planner.Schedule()
+		for b, length := range p.Planner.Buckets() {
+			if length == int(ready.Steps[i].Bucket) {
+				p.scaleSum += float64(len(ready.Steps[i].Rows)) / float64(schedule.Phases[0].StepRows[b])
+			}
+		}
 	}
 	return nil
 }
@@ -379,9 +388,29 @@ func (p *simulation) estimateSteps(tokens, doubt float64) (steps, off float64) {
 	if p.reachedEnd {
 		beyond = 0
 	}
+	each = p.scheduledTokens(beyond, each)
 	steps = max(steps+beyond/each, float64(p.firstStep))
 	// Future steps have other numbers of tokens than the played ones, and the mean of the played ones has an error as
 	// well.
 	further := math.Sqrt(steps-float64(p.firstStep)+beyond/each*beyond/each/max(p.stepCount, 1)) * spread / each
 	return steps, math.Hypot(doubt/each, further)
+}
+
+// scheduledTokens returns the mean number of tokens of the steps that hold that many further tokens. each is that of
+// the steps made so far: the schedule may give later ones another size.
+func (p *simulation) scheduledTokens(tokens, each float64) float64 {
+	s := p.Planner.Schedule()
+	if s.IsConstant() || p.scaleSum == 0 {
+		return each
+	}
+	unit, left, steps := p.tokenSum/p.scaleSum, tokens, 0.0
+	for ; left > 0 && !s.IsLast() && steps < maxScheduledSteps; steps++ {
+		each = unit * s.Scale()
+		left -= each
+		s.Advance(int64(each))
+	}
+	if left > 0 {
+		steps += left / (unit * s.Scale())
+	}
+	return tokens / max(steps, 1)
 }

@@ -46,6 +46,8 @@ func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control
 		return h.changeMixture(ctx, c, q)
 	case planrecord.Filter:
 		return h.changeFilter(ctx, c, q)
+	case planrecord.Schedule:
+		return h.changeSchedule(ctx, c, q)
 	}
 	return h.refuse(ctx, q, "a record of kind %d cannot be requested", c.Kind())
 }

@@ -1,6 +1,7 @@
 package leader
 
 import (
+	"maps"
 	"sync"
 
 	"loaderd/loader/internal/waiting"
@@ -97,4 +98,11 @@ func (d *readerDemand) retainedStep(job string) uint64 {
 		return max(x.RetainFrom, d.firstNeeded, oldest)
 	}
 	return state.NoStep
+}
+
+// jobs returns the demand of every job.
+func (d *readerDemand) jobs() map[string]state.JobDemand {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return maps.Clone(d.demand.Jobs)
 }

@@ -2,6 +2,8 @@
 package plantest
 
 import (
+	"slices"
+
 	"pgregory.net/rapid"
 
 	"loaderd/loader/mixture"
@@ -64,6 +66,9 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 			c.Steps.Table = append(c.Steps.Table, rapid.IntRange(1, 5).Draw(t, "rows of a bucket"))
 		}
 	}
+	if rapid.Bool().Draw(t, "a schedule") {
+		c.Steps.Schedule = drawSchedule(t, c)
+	}
 	c.Steps.Backlog = rapid.IntRange(0, 3).Draw(t, "backlog")
 	c.Steps.MaxWait = rapid.SampledFrom([]int{0, 1, 20}).Draw(t, "max_wait")
 	c.Steps.Balance = rapid.Bool().Draw(t, "balance")
@@ -76,6 +81,77 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 		c.Documents.MaxTokens = runconfig.MaxTokens{At: 90, Do: runconfig.MaxSplit}
 	}
 	return c
+}
+
+// drawSchedule draws valid phases of a few steps or tokens.
+func drawSchedule(t *rapid.T, c runconfig.Config) (phases []runconfig.Phase) {
+	steps, from := rapid.Bool().Draw(t, "by steps"), 0
+	for range rapid.IntRange(1, 3).Draw(t, "phases") {
+		p := runconfig.Phase{}
+		from += rapid.IntRange(1, 4).Draw(t, "until the phase")
+		ramp := rapid.IntRange(0, 3).Draw(t, "ramp")
+		if steps {
+			p.FromStep, p.RampSteps = int64(from), int64(ramp)
+		} else {
+			p.FromTokens, p.RampTokens = mixture.Tokens(from*50), mixture.Tokens(ramp*50)
+		}
+		if from += ramp; rapid.Bool().Draw(t, "a table in the phase") {
+			for range c.Packing.Buckets {
+				p.Table = append(p.Table, rapid.IntRange(1, 6).Draw(t, "rows of a bucket in the phase"))
+			}
+		} else {
+			p.Rows = rapid.IntRange(1, 6).Draw(t, "rows of the phase")
+		}
+		if c.Steps.Schedule = append(slices.Clip(phases), p); len(c.ValidateSchedule()) == 0 {
+			phases = c.Steps.Schedule
+		}
+	}
+	return phases
+}
+
+// StepRows returns the rows of a step of a bucket, by index, after that many steps and tokens. It computes them from
+// the definition of a schedule, for valid configurations without increments.
+func StepRows(c runconfig.Config, bucket, steps int, tokens int64) int {
+	rows := c.Steps.RowsPerBucket(c.Packing.Buckets)
+	for _, p := range c.Steps.Schedule {
+		done, ramp := int64(steps)-p.FromStep, p.RampSteps
+		if p.FromTokens+p.RampTokens > 0 {
+			done, ramp = tokens-int64(p.FromTokens), int64(p.RampTokens)
+		}
+		if done < 0 {
+			return rows[bucket]
+		}
+		to := runconfig.Steps{Rows: p.Rows, Table: p.Table}.RowsPerBucket(c.Packing.Buckets)
+		if done < ramp {
+			parts := 0 // the largest number of equal whole changes that no common divisor refines
+			for n := 1; n <= 6; n++ {
+				if isRampOf(rows, to, n) {
+					parts = n
+				}
+			}
+			change := (to[bucket] - rows[bucket]) / parts
+			return rows[bucket] + change*int(done*int64(parts)/ramp)
+		}
+		rows = to
+	}
+	return rows[bucket]
+}
+
+// isRampOf reports whether n changes lead from the rows of every bucket to others, each a multiple of every common
+// divisor of the two.
+func isRampOf(from, to []int, n int) bool {
+	for i := range from {
+		change := to[i] - from[i]
+		if change%n != 0 {
+			return false
+		}
+		for d := 1; d <= 6; d++ {
+			if from[i]%d == 0 && to[i]%d == 0 && change/n%d != 0 {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func drawBuckets(t *rapid.T, c packonline.Config) []int {

@@ -416,6 +416,26 @@ class Client(Iterator[Step]):
             body["dry_run"] = True
         return self._one("filter", **body)
 
+    def schedule(self, phases: Sequence[Mapping[str, Any]] = (), *, dry_run: bool = False) -> dict[str, Any]:
+        """Replaces the phases of the steps that have not begun, effective from the next planned document.
+
+        Without phases the present schedule is returned (docs/reference/wire.md).
+
+        Args:
+            phases: Phases as in `steps.schedule`, such as `{"from_tokens": 12_000_000_000, "rows": 1024}`. A first phase
+                without `from_tokens` and `from_step` begins now.
+            dry_run: Whether to change nothing.
+
+        Returns:
+            "step", the first step that can differ, and "schedule", the phases.
+
+        Raises:
+            InvalidTicketError: If the phases are invalid, or the ranks of a reading job cannot share their rows.
+            ForbiddenError: If the caller does not have the role operate.
+        """
+        body: dict[str, Any] = {"phases": [dict(p) for p in phases]} if phases else {}
+        return self._one("schedule", **body, **({"dry_run": True} if dry_run else {}))
+
     def seal(self, source: str | None = None) -> int:
         """Seals a document stream at its current last document, after which the run ends.
 

@@ -328,11 +328,11 @@ class StepStream(Iterator[Step]):
             if self.info is not None:
                 check_ids(parts[-1], self.info.ids, f"part {meta.part} of step {meta.step} of run {meta.run}")
         step = step_of(metas, parts)
-        whole = self.info.rows.get(step.bucket) if self.info else None
+        whole = metas[0].step_rows
         if step.rows * self.world_size != whole:
             raise ProtocolError(
                 f"step {step.index} has {step.rows} rows of {step.bucket} on one of {self.world_size} ranks, "
-                f"the run's steps have {whole}"
+                f"the whole step has {whole}"
             )
         return step
 

@@ -112,6 +112,7 @@ class Metadata:
     step_segments: int
     step_loss_tokens: int
     step_loss_segments: int
+    step_rows: int | None = None
     step_sources: int | None = None
     weighted: bool = False
     sources: Mapping[str, SourceCount] | None = None
@@ -124,7 +125,7 @@ class Metadata:
         """
         body = loads(data, "metadata of a batch")
         run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
-        numbers |= {k: body[k] for k in ("step_sources",) if k in body}
+        numbers |= {k: body[k] for k in ("step_rows", "step_sources") if k in body}
         bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
         if bad or not isinstance(run, str):
             raise ProtocolError(
@@ -309,6 +310,54 @@ class RunStatus:
 
 
 @dataclass(frozen=True)
+class Phase:
+    """A part of a run with its own size of steps.
+
+    Attributes:
+        rows: The rows of a step over all ranks after the ramp, by bucket.
+        start_rows: The rows before the ramp; empty without a ramp.
+        first_step: The phase's first step, including those of the runs from which the run was forked; None until it has
+            begun.
+        from_step: The step from which it is planned, if it counts steps.
+        from_tokens: The tokens of documents in steps after which it begins, if it counts tokens.
+        ramp_steps: The number of steps over which the rows change.
+        ramp_tokens: The number of tokens over which the rows change.
+    """
+
+    rows: Mapping[int, int]
+    start_rows: Mapping[int, int]
+    first_step: int | None
+    from_step: int
+    from_tokens: int
+    ramp_steps: int
+    ramp_tokens: int
+
+    @classmethod
+    def decode(cls, body: Mapping[str, Any], buckets: tuple[int, ...]) -> Phase:
+        """Decodes a phase of the action `info`.
+
+        Args:
+            body: The phase.
+            buckets: The row lengths of the run.
+        """
+        start = body.get("start_rows")
+        first = body.get("first_step")
+        return cls(
+            rows=dict(zip(buckets, map(int, body["step_rows"]), strict=True)),
+            start_rows=dict(zip(buckets, map(int, start), strict=True)) if start else {},
+            first_step=None if first is None else int(first),
+            from_step=int(body.get("from_step", 0)),
+            from_tokens=int(body.get("from_tokens", 0)),
+            ramp_steps=int(body.get("ramp_steps", 0)),
+            ramp_tokens=int(body.get("ramp_tokens", 0)),
+        )
+
+    def most_rows(self, bucket: int) -> int:
+        """Returns the most rows of a step of a bucket."""
+        return max(self.rows[bucket], self.start_rows.get(bucket, 0))
+
+
+@dataclass(frozen=True)
 class RunInfo:
     """A run as the daemon describes it.
 
@@ -316,7 +365,8 @@ class RunInfo:
         name: The run's name.
         fingerprint: The identity of its configuration and tokenizer.
         buckets: The row lengths in tokens, ascending.
-        rows: The rows of a step over all ranks, by bucket.
+        rows: The most rows of a step over all ranks, by bucket.
+        phases: The parts of the run with their own size of steps, in order; one without `steps.schedule`.
         vocab_size: The number of token ids of the tokenizer.
         pad: The token id of padding.
         attention: "document" or "row": what a segment is.
@@ -340,6 +390,7 @@ class RunInfo:
     fingerprint: str
     buckets: tuple[int, ...]
     rows: Mapping[int, int]
+    phases: tuple[Phase, ...]
     vocab_size: int
     pad: int
     attention: str
@@ -370,11 +421,13 @@ class RunInfo:
         try:
             config = body["config"]
             buckets = tuple(int(b) for b in config["packing"]["buckets"])
+            phases = tuple(Phase.decode(p, buckets) for p in body["schedule"]["phases"])
             return cls(
                 name=str(body["run"]),
                 fingerprint=str(body["fingerprint"]),
                 buckets=buckets,
-                rows=dict(zip(buckets, _rows(config["steps"], buckets), strict=True)),
+                rows={b: max(p.most_rows(b) for p in phases) for b in buckets},
+                phases=phases,
                 vocab_size=int(config["tokenizer"]["vocab_size"]),
                 pad=int(config["tokenizer"]["pad"]),
                 attention=str(config["attention"]),
@@ -411,14 +464,6 @@ def token_ids(configuration: Mapping[str, Any]) -> int:
     """Returns the number of token ids of a plan's configuration: its ids, including padding, are below it."""
     tokenizer = configuration["tokenizer"]
     return max(int(tokenizer["vocab_size"]), int(tokenizer["pad"]) + 1)
-
-
-def _rows(steps: Mapping[str, Any], buckets: tuple[int, ...]) -> list[int]:
-    if table := steps.get("table"):
-        return [int(n) for n in table]
-    if tokens := steps.get("tokens"):
-        return [int(tokens) // b for b in buckets]
-    return [int(steps["rows"])] * len(buckets)
 
 
 def loads(data: bytes, what: str) -> dict[str, Any]:

@@ -205,7 +205,7 @@ class StepLoader(IterableDataset[Batch]):
         self._counter.add(ready.counts)
         if self._progress is not None:
             self._progress.update(ready.step + 1, ready.counts.tokens)
-        self._state.step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
+        self._state.advance(ready.step, ready.step_tokens)  # last: a step that fails or is interrupted before is returned again
         return batch
 
     # Properties of the run
@@ -217,6 +217,15 @@ class StepLoader(IterableDataset[Batch]):
         It is also how many steps were yielded since the run began.
         """
         return self._state.step
+
+    @property
+    def tokens(self) -> int | None:
+        """The tokens of documents in all steps before the next one, on all ranks and without padding.
+
+        It is for schedules of the learning rate by tokens, and the number that `steps.schedule` counts. A checkpoint has
+        it. It is None after a state that has no tokens.
+        """
+        return self._state.tokens
 
     @property
     def run(self) -> str:

@@ -29,10 +29,12 @@ class ReadyBatch:
 
     Attributes:
         step: The index of its step.
+        step_tokens: The tokens of the whole step, on all ranks.
         counts: What the batch holds.
     """
 
     step: int
+    step_tokens: int
     counts: BatchCounts
     _batch: Batch
     _copied: torch.cuda.Event | None
@@ -146,4 +148,4 @@ class _BatchBuilder:
             )
         with self.mover.on_gpu():
             batch, copied = self.mover.send(make_batch(step, self.batch_format, self.buffers))
-            return ReadyBatch(step.index, BatchCounts.of(step), batch, copied, self.mover)
+            return ReadyBatch(step.index, step.step_tokens, BatchCounts.of(step), batch, copied, self.mover)

@@ -20,11 +20,13 @@ class LoaderState:
 
     Attributes:
         step: The index of the next step to yield.
+        tokens: The tokens of documents in all steps before it, on all ranks; None while unknown.
         run_id: The id of the run; None while unknown.
         saved_step: The step of the last state that was taken or restored; None before.
     """
 
     step: int = 0
+    tokens: int | None = 0
     run_id: str | None = None
     saved_step: int | None = None
 
@@ -44,7 +46,19 @@ class LoaderState:
         The arguments are those of `identify`.
         """
         self.saved_step = self.step
-        return make_state(info, self.step, self.identify(info, run_id))
+        state = make_state(info, self.step, self.identify(info, run_id))
+        return state if self.tokens is None else state | {"tokens": self.tokens}
+
+    def advance(self, step: int, tokens: int) -> None:
+        """Moves behind a step.
+
+        Args:
+            step: The index of the step.
+            tokens: Its tokens on all ranks.
+        """
+        if self.tokens is not None:
+            self.tokens += tokens
+        self.step = step + 1
 
     def load(self, state_dict: Mapping[str, Any], info: RunInfo) -> None:
         """Moves to the position of a checkpoint's state.
@@ -58,6 +72,7 @@ class LoaderState:
         step = check_state(state_dict, info)
         self.run_id = state_dict.get("run_id") or None
         self.step = self.saved_step = step
+        self.tokens = state_dict.get("tokens", None if step else 0)
 
     def commit_step(self, step: int | None) -> int:
         """Returns the step to commit: the given one, else that of the last state.
@@ -107,6 +122,8 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     run_id = state.get("run_id")
     if run_id is not None and type(run_id) is not str:
         wrong.append("run_id")
+    if type(state.get("tokens", 0)) is not int or state.get("tokens", 0) < 0:
+        wrong.append("tokens")
     if wrong or state["version"] < 1 or state["step"] < 0:
         raise ValueError(f"this is not a state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
