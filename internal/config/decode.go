@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-viper/mapstructure/v2"
+	"github.com/knadh/koanf/parsers/yaml"
 
 	"loaderd/loader/mixture"
 	"loaderd/loader/runconfig"
@@ -69,6 +70,11 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 		return TokenID(strconv.FormatInt(from.Int(), 10)), nil
 	case tokensType:
 		return mixture.ParseTokens(from.Interface())
+	case phasesType, scheduleType:
+		if text && isText {
+			list, err := yaml.Parser().Unmarshal([]byte("list: " + s))
+			return list["list"], err
+		}
 	case epochsType:
 		return mixture.ParseEpochs(from.Interface())
 	case fillType:
@@ -165,8 +171,7 @@ func (f *field) describeValues() string {
 		return "a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} " +
 			"or {after: web, weights: ...}"
 	case t == phasesType:
-		return "a list of phases such as {from_tokens: 12e9, ramp_tokens: 10e9, rows: 1024}, each with its own rows, tokens " +
-			"or table"
+		return "a list of phases such as {from_tokens: 12e9, rows: 1024}, each with rows, tokens or table"
 	case t == durationType:
 		return "a duration such as 30s or 5m"
 	case t == fillType:

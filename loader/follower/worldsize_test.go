@@ -37,8 +37,8 @@ func TestCheckWorldSize_ListsValidSizes(t *testing.T) {
 }
 
 func TestCheckWorldSize_NamesPhase(t *testing.T) {
-	c := runconfig.Config{Steps: runconfig.Steps{Rows: 32, Schedule: []runconfig.Phase{{FromStep: 5, RampSteps: 4, Rows: 96,
-		Increment: 16}}}}
+	ramp := runconfig.Phase{FromStep: 5, RampSteps: 4, Rows: 96, Increment: 16}
+	c := runconfig.Config{Steps: runconfig.Steps{Rows: 32, Schedule: []runconfig.Phase{ramp}}}
 	c.Packing.Buckets = []int{1024}
 	s := runconfig.NewSchedule(c)
 	err := CheckWorldSize(s, 0, 32)

@@ -156,7 +156,8 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 		if len(rows) < n {
 			break
 		}
-		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows[:n:n], Cursor: plan.PositionAfter(m.cursor)}
+		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows[:n:n],
+			Cursor: plan.PositionAfter(m.cursor)}
 		if s.Index%plan.SourcePositionInterval == 0 {
 			s.SourcePositions = []mixture.SourcePosition{{Taken: m.cursor}}
 		}

@@ -100,7 +100,7 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	}
 	n.Filters.inherit(p.Filters, old.infos, old.mix.SourceConfig)
 	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
-	n.schedule = p.forkSchedule(c)
+	n.schedule = p.schedule.Fork(p.config, c, uint64(len(p.fork.keptSteps)), p.fork.keptTokens())
 	n.queues.setStepRows(n.schedule.Rows())
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
@@ -134,16 +134,14 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	return n, nil
 }
 
-// forkSchedule returns the schedule of a fork with the given configuration, before the steps that it inherits. If the
-// configuration of its steps is the same, controls of the run stay in effect.
-func (p *Planner) forkSchedule(c runconfig.Config) runconfig.Schedule {
-	tokens := int64(0)
-	for i := range p.fork.keptSteps {
-		for _, row := range p.fork.keptSteps[i].Rows {
+// keptTokens returns the number of tokens in the steps that a fork still has to make.
+func (f *fork) keptTokens() (tokens int64) {
+	for i := range f.keptSteps {
+		for _, row := range f.keptSteps[i].Rows {
 			tokens += plan.RowTokens(row)
 		}
 	}
-	return p.schedule.Fork(p.config, c, uint64(len(p.fork.keptSteps)), tokens)
+	return tokens
 }
 
 // makesSameRows reports whether another configuration makes rows and steps exactly as this planner does.

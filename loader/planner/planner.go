@@ -381,9 +381,6 @@ func (p *Planner) Capacity() Capacity {
 	return c
 }
 
-// Buckets returns the lengths of rows in tokens, ascending.
-func (p *Planner) Buckets() []int { return p.config.Packing.Buckets }
-
 // Schedule returns the schedule of the steps, at the next step.
 func (p *Planner) Schedule() runconfig.Schedule { return p.schedule }
 

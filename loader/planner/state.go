@@ -8,6 +8,7 @@ import (
 
 	"loaderd/loader/internal/codec"
 	"loaderd/loader/plan"
+	"loaderd/loader/runconfig"
 	"loaderd/packonline"
 )
 
@@ -82,19 +83,11 @@ const maxScheduleBytes = 1 << 20
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
 // AppendState.
 func (p *Planner) RestoreState(b []byte) error {
-	if len(b) == 0 || b[0] != stateVersion && b[0] != scheduledStateVersion {
-		return fmt.Errorf("restore planner: state format is not version %d or %d", stateVersion, scheduledStateVersion)
+	r, err := p.restoreSchedule(b)
+	if err != nil {
+		return fmt.Errorf("restore planner: %w", err)
 	}
-	r := codec.Cursor{Buf: b[1:]}
 	p.Filters.changed = nil
-	if b[0] == scheduledStateVersion {
-		schedule, err := p.config.RestoreSchedule(r.Bytes(int(r.BoundedUvarint(maxScheduleBytes))))
-		if err != nil {
-			return fmt.Errorf("restore planner: %w", err)
-		}
-		p.schedule = schedule
-		p.queues.setStepRows(schedule.Rows())
-	}
 	p.cursor = plan.PositionAfter(r.Uvarint())
 	p.stepIndex = r.Uvarint()
 	for _, n := range p.counts.fields() {
@@ -106,7 +99,6 @@ func (p *Planner) RestoreState(b []byte) error {
 	if r.Err != nil {
 		return fmt.Errorf("restore planner: %w", r.Err)
 	}
-	var err error
 	for i := range p.packers {
 		packer := p.packers[i].packer
 		if r.Buf, err = packer.RestoreState(r.Buf); err != nil {
@@ -162,6 +154,21 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: %w", r.Err)
 	}
 	return nil
+}
+
+// restoreSchedule reads the version of a state and its schedule, and returns what follows.
+func (p *Planner) restoreSchedule(b []byte) (r codec.Cursor, err error) {
+	if len(b) == 0 || b[0] != stateVersion && b[0] != scheduledStateVersion {
+		return r, fmt.Errorf("state format is not version %d or %d", stateVersion, scheduledStateVersion)
+	}
+	r.Buf = b[1:]
+	if p.schedule = runconfig.NewSchedule(p.config); b[0] == scheduledStateVersion {
+		p.schedule, err = p.config.RestoreSchedule(r.Bytes(int(r.BoundedUvarint(maxScheduleBytes))))
+	}
+	if err == nil {
+		p.queues.setStepRows(p.schedule.Rows())
+	}
+	return r, err
 }
 
 // restoreRowBuilder reads the state of a line. It rejects a complete atom or row, which would have left the line.

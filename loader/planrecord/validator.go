@@ -46,7 +46,8 @@ type sourceEnd struct {
 
 // Validator returns the validator of the records after the header.
 func (h Header) Validator() Validator {
-	o := Validator{FullHistory: true, Config: &h.Config, schedule: runconfig.NewSchedule(h.Config), sources: h.Infos()}
+	o := Validator{FullHistory: true, Config: &h.Config, schedule: runconfig.NewSchedule(h.Config),
+		sources: h.Infos()}
 	if h.Parent != nil && h.Parent.Schedule != nil {
 		o.schedule = *h.Parent.Schedule
 	}

@@ -130,7 +130,10 @@ func (k *phaseCheck) size(p Phase, buckets []int) []int {
 		k.add("rows", p.Rows, "the rows of a step from 1 on, or else tokens or table: exactly one of the three")
 		return nil
 	}
-	s := Steps{Rows: max(p.Rows, min(sizes-1, 1)), Tokens: int64(p.Tokens), Table: p.Table}
+	s := Steps{Rows: p.Rows, Tokens: int64(p.Tokens), Table: p.Table}
+	if p.Rows == 0 {
+		s.Rows = 1 // unused
+	}
 	for _, e := range s.validateSize(buckets) {
 		k.add(e.Field, e.Value, e.Want)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"runtime"
+	"slices"
 
 	"loaderd/internal/event"
 	"loaderd/loader/mixture"
@@ -198,7 +199,7 @@ func (f *forecast) estimateLength(ctx context.Context, c PlannerCopy,
 	if err != nil {
 		return known, tokens, err
 	}
-	p := simulation{Applier: a, remaining: left, key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
+	p := simulation{Applier: a, buckets: f.e.config.Packing.Buckets, remaining: left, key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
 	if err := p.run(ctx, c); err != nil {
 		return known, tokens, err
 	}
@@ -239,6 +240,7 @@ func sourceTokens(left []remainingDocuments, more int) []float64 {
 // position. It writes nothing.
 type simulation struct {
 	*planner.Applier
+	buckets        []int // lengths of rows
 	remaining      []remainingDocuments
 	key            shuffle.Key
 	dealtPositions []mixture.SourcePosition // number of documents dealt from each source, and their epoch
@@ -362,11 +364,8 @@ func (p *simulation) countSteps(ready planner.Ready) error {
 		p.tokenSum += tokens
 		p.squareSum += tokens * tokens
 		schedule := p.Planner.Schedule()
-		for b, length := range p.Planner.Buckets() {
-			if length == int(ready.Steps[i].Bucket) {
-				p.scaleSum += float64(len(ready.Steps[i].Rows)) / float64(schedule.Phases[0].StepRows[b])
-			}
-		}
+		b := slices.Index(p.buckets, int(ready.Steps[i].Bucket))
+		p.scaleSum += float64(len(ready.Steps[i].Rows)) / float64(schedule.Phases[0].StepRows[b])
 	}
 	return nil
 }

@@ -1,0 +1,95 @@
+package runconfig_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/runconfig"
+)
+
+func scheduled(rows int, phases ...runconfig.Phase) runconfig.Config {
+	c := plantest.Config("bfd")
+	c.Steps.Rows, c.Steps.Schedule = rows, phases
+	return c
+}
+
+// The ramp of Megatron-LM's --rampup-batch-size START INCREMENT SAMPLES, where a sample is a full row.
+func TestSchedule_RampsAsMegatron(t *testing.T) {
+	const start, increment, samples, end, length = 32, 16, 5000, 256, 16
+	s := runconfig.NewSchedule(scheduled(start, runconfig.Phase{RampTokens: samples * length, Rows: end,
+		Increment: increment}))
+	consumed := 0
+	for range 200 {
+		want := end
+		if perIncrement := float64(samples) / ((end - start) / increment); consumed <= samples {
+			want = min(start+int(float64(consumed)/perIncrement)*increment, end)
+		}
+		if got := s.Rows()[0]; got != want {
+			t.Fatalf("after %d samples: %d rows, Megatron has %d", consumed, got, want)
+		}
+		consumed += want
+		s.Advance(int64(want * length))
+	}
+	if s.Rows()[0] != end {
+		t.Errorf("the ramp ends at %d rows", s.Rows()[0])
+	}
+}
+
+func TestSchedule_RejectsImpossiblePhases(t *testing.T) {
+	for want, phases := range map[string][]runconfig.Phase{
+		"schedule[1].from_step: 5: want 8 or more": {{FromStep: 5, RampSteps: 3, Rows: 8}, {FromStep: 5, Rows: 16}},
+		"schedule[0].from_step: 0: want from_step and ramp_steps": {{FromTokens: 5, Rows: 8}, {FromStep: 5,
+			Rows: 16}},
+		"schedule[0].rows: 0: want the rows":            {{FromStep: 5}},
+		"schedule[0].rows: 3: want the rows":            {{FromStep: 5, Rows: 3, Tokens: 64}},
+		"schedule[0].rows: [3]: want rows":              {{FromStep: 5, Rows: 3}},
+		"schedule[0].rows: -1: want 1 to 2^20":          {{FromStep: 5, Rows: -1}},
+		"schedule[0].tokens: 8: want 1 to 2^20":         {{FromStep: 5, Tokens: 8}},
+		"schedule[0].table: [1 2]: want the rows":       {{FromStep: 5, Table: []int{1, 2}}},
+		"schedule[0].increment: 3: want a divisor":      {{FromStep: 5, RampSteps: 5, Rows: 8, Increment: 3}},
+		"schedule[0].increment: 3: want 0":              {{FromStep: 5, Rows: 8, Increment: 3}},
+		"schedule[0].rows: [4]: want other rows":        {{FromStep: 5, RampSteps: 5, Rows: 4}},
+		"schedule[0].ramp_steps: -1: want 0":            {{FromStep: 5, RampSteps: -1, Rows: 8}},
+		"schedule[1].from_tokens: 10: want 11 or more:": {{FromTokens: 10, Rows: 8}, {FromTokens: 10, Rows: 16}},
+	} {
+		bad := scheduled(4, phases...).Validate()
+		if len(bad) == 0 || !strings.HasPrefix(bad[0].Error(), "steps."+want) {
+			t.Errorf("%+v: got %v, want %s", phases, bad, want)
+		}
+	}
+}
+
+func TestSchedule_ChangeReplacesLaterPhases(t *testing.T) {
+	c := scheduled(4, runconfig.Phase{FromStep: 2, RampSteps: 4, Rows: 12}, runconfig.Phase{FromStep: 10, Rows: 16})
+	s := runconfig.NewSchedule(c)
+	var rows []int
+	advance := func(steps int) {
+		for range steps {
+			rows = append(rows, s.Rows()[0])
+			s.Advance(10)
+		}
+	}
+	advance(5) // in the ramp
+	for _, phase := range []runconfig.Phase{{FromStep: 5, Rows: 8}, {FromStep: 4, Rows: 8}} {
+		if err := s.Apply(c, []runconfig.Phase{phase}); err == nil {
+			t.Errorf("step 5 is next, and a phase from step %d was accepted", phase.FromStep)
+		}
+	}
+	if err := s.Apply(c, []runconfig.Phase{{RampSteps: 2, Rows: 16, Increment: 4}, {FromStep: 9, Rows: 4}}); err != nil {
+		t.Fatal(err)
+	}
+	restored, err := c.RestoreSchedule([]byte(s.Encode()))
+	if err != nil || !slices.Equal(restored.Rows(), s.Rows()) {
+		t.Errorf("restored %v of %v: %v", restored.Rows(), s.Rows(), err)
+	}
+	advance(5)
+	if want := []int{4, 4, 4, 4, 8, 8, 12, 16, 16, 4}; !slices.Equal(rows, want) {
+		t.Errorf("got %v, want %v", rows, want)
+	}
+	f := s.Fork(c, c, 2, 20)
+	if f.Steps != 8 || f.Tokens != 80 || f.Inherited != 8 || f.Rows()[0] != 16 {
+		t.Errorf("the fork before step 8 is at %+v with %v rows", f, f.Rows())
+	}
+}
