@@ -81,7 +81,8 @@ type Progress struct {
 
 // NewValidatorAt returns the validator of the records that follow in a plan with the given progress.
 func NewValidatorAt(p Progress) Validator {
-	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config, schedule: p.Schedule}
+	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config,
+		schedule: p.Schedule}
 	o.sources = slices.Clone(p.Sources)
 	for i, s := range p.SourceStatus {
 		o.sourceEnds = append(o.sourceEnds, sourceEnd{s.Sealed, s.Removed, s.Last})

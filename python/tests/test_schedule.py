@@ -55,11 +55,11 @@ def test_ranks_share_steps_of_every_phase(scheduled):
 def test_change_of_the_schedule(scheduled):
     """A change during the run, refused if the ranks that read cannot share its rows, and its repetition."""
     client = loaderd.Client(scheduled.flight_url)
-    with pytest.raises(loaderd.WorldMismatchError, match=r"phase 1 of steps.schedule|4 rows"):
+    with pytest.raises(loaderd.WorldMismatchError, match=r"the 4 rows"):
         read(scheduled.flight_url, 0, 8)
     with StepLoader(scheduled.flight_url, rank=0, world_size=1) as loader:
         before = [len(next(loader)["input_ids"]) for _ in range(4)]
-        with pytest.raises(loaderd.InvalidTicketError, match="steps.schedule"):
+        with pytest.raises(loaderd.InvalidTicketError, match=r"steps\.schedule"):
             client.schedule([{"from_step": 1, "rows": 8}])
         changed = client.schedule([{"rows": 32}, {"from_step": 24, "tokens": 1024}])["step"]
         sizes = before + [len(next(loader)["input_ids"]) for _ in range(22)]

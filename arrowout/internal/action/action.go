@@ -140,7 +140,10 @@ var All = []Action{
 		`{"run","where","source","dry_run"}: replace the filter of all documents or of a source; without where, return the filters`, "where? source? dry_run?", filter, costRecord},
 	{"schedule", auth.Operate,
 		`{"run","phases","dry_run"}: replace the phases of steps that have not begun; without phases, return all`,
-		"phases? dry_run?", schedule, costRecord},
+		"phases? dry_run?",
+		func(h *Handler, ctx context.Context, q requestBody, send func(any) error) error {
+			return schedule(ctx, h, q, send)
+		}, costRecord},
 	{"seal", auth.Operate,
 		`{"run","source"}: end the document stream at its current last document; without source, the streams of all sources`,
 		"source?", (*Handler).seal, costRecord},

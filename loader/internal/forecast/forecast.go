@@ -199,7 +199,8 @@ func (f *forecast) estimateLength(ctx context.Context, c PlannerCopy,
 	if err != nil {
 		return known, tokens, err
 	}
-	p := simulation{Applier: a, buckets: f.e.config.Packing.Buckets, remaining: left, key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
+	p := simulation{Applier: a, buckets: f.e.config.Packing.Buckets, remaining: left,
+		key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
 	if err := p.run(ctx, c); err != nil {
 		return known, tokens, err
 	}

@@ -422,7 +422,7 @@ class Client(Iterator[Step]):
         Without phases the present schedule is returned (docs/reference/wire.md).
 
         Args:
-            phases: Phases as in `steps.schedule`, such as `{"from_tokens": 12_000_000_000, "rows": 1024}`. A first phase
+            phases: Phases as in `steps.schedule`, such as `{"from_step": 5000, "rows": 1024}`. A first phase
                 without `from_tokens` and `from_step` begins now.
             dry_run: Whether to change nothing.
 

@@ -205,7 +205,9 @@ class StepLoader(IterableDataset[Batch]):
         self._counter.add(ready.counts)
         if self._progress is not None:
             self._progress.update(ready.step + 1, ready.counts.tokens)
-        self._state.advance(ready.step, ready.step_tokens)  # last: a step that fails or is interrupted before is returned again
+        self._state.advance(
+            ready.step, ready.step_tokens
+        )  # last: a step that fails or is interrupted before is returned again
         return batch
 
     # Properties of the run
@@ -222,8 +224,8 @@ class StepLoader(IterableDataset[Batch]):
     def tokens(self) -> int | None:
         """The tokens of documents in all steps before the next one, on all ranks and without padding.
 
-        It is for schedules of the learning rate by tokens, and the number that `steps.schedule` counts. A checkpoint has
-        it. It is None after a state that has no tokens.
+        It is for schedules of the learning rate by tokens, and the number that `steps.schedule` counts. A state
+        has it. It is None after a state without it.
         """
         return self._state.tokens
 
