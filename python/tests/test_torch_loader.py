@@ -34,10 +34,10 @@ from loaderd import (
     UnreachableError,
     WorldMismatchError,
 )
+from loaderd._loader_state import check_state, make_state
 from loaderd.torch import StepLoader
 from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
-from loaderd.torch._state import check_state, make_state
 from rank_processes import row_digests
 from synthetic import assert_same, obvious_batch, random_rows, step_of_rows
 from tokenized import SETTINGS, VOCABULARY, documents, publish_tokens

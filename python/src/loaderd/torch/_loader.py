@@ -15,6 +15,7 @@ from torch.utils.data import IterableDataset
 from loaderd._connection import TLS
 from loaderd._daemons import URLs
 from loaderd._empty_pass import EmptyPassLog
+from loaderd._loader_state import LoaderState
 from loaderd._wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
 from loaderd.torch._batch import BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
@@ -27,7 +28,6 @@ from loaderd.torch._options import ClientOptions, PrefetchOptions, RankOptions
 from loaderd.torch._prefetcher import BatchPrefetcher
 from loaderd.torch._progress import Progress, is_interactive
 from loaderd.torch._run_client import RunClient
-from loaderd.torch._state import LoaderState
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass, field
 
 import torch
 
+from loaderd._array_format import WeightWarning
+from loaderd._loader_state import LoaderState
 from loaderd._prefetch import Prefetcher
 from loaderd._step import Step
 from loaderd._step_stream import StepStream
@@ -18,9 +19,6 @@ from loaderd.torch._device import Batch, Mover
 from loaderd.torch._guard import ProcessGuard
 from loaderd.torch._options import PrefetchOptions, RankOptions
 from loaderd.torch._run_client import RunClient
-from loaderd.torch._state import LoaderState
-
-log = logging.getLogger("loaderd")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,16 +134,11 @@ class _BatchBuilder:
     batch_format: BatchFormat
     buffers: Buffers
     mover: Mover
-    warned: list[int] = field(default_factory=list)
+    weights: WeightWarning = field(default_factory=WeightWarning)
 
     def __call__(self, step: Step) -> ReadyBatch:
-        if step.weighted and not self.batch_format.weights and not self.warned:
-            self.warned.append(step.index)
-            log.warning(
-                'step %d has documents with a loss weight, but the batches omit it: add "loss_weights" to the fields '
-                "of StepLoader and multiply the losses by it",
-                step.index,
-            )
+        if not self.batch_format.weights:
+            self.weights.check(step)
         with self.mover.on_gpu():
             batch, copied = self.mover.send(make_batch(step, self.batch_format, self.buffers))
             return ReadyBatch(step.index, step.step_tokens, BatchCounts.of(step), batch, copied, self.mover)

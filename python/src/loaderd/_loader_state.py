@@ -125,7 +125,7 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     if type(state.get("tokens", 0)) is not int or state.get("tokens", 0) < 0:
         wrong.append("tokens")
     if wrong or state["version"] < 1 or state["step"] < 0:
-        raise ValueError(f"this is not a state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
+        raise ValueError(f"this is not a state of a loader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
         raise RunMismatchError(
             f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's "
