@@ -43,6 +43,11 @@ def checksums(batch: dict[str, Any], rank: int) -> dict[str, dict[str, int]]:
     }
 
 
+def write(value: Any) -> None:
+    """Prints a value as a line. Gloo prints as well, without ends of lines."""
+    print(f"\n{json.dumps(value)}", flush=True)
+
+
 def read_jax(args: argparse.Namespace) -> None:
     from loaderd.jax import StepLoader
 
@@ -53,7 +58,7 @@ def read_jax(args: argparse.Namespace) -> None:
     total = jax.device_put(np.zeros((), np.int32), NamedSharding(mesh, PartitionSpec()))
     add = jax.jit(lambda total, batch: total + batch["input_ids"].sum() + jnp.maximum(batch["labels"], 0).sum())
     with StepLoader(args.url, sharding, fields=FIELDS) as loader:
-        print(json.dumps([[c.rank, c.world_size, c.peer] for c in loader._clients]))
+        write([[c.rank, c.world_size, c.peer] for c in loader._clients])
         if (latest := manager.latest_step()) is not None:
             items = {"loader": ocp.args.JsonRestore(), "model": ocp.args.StandardRestore({"total": total})}
             restored = manager.restore(latest, args=ocp.args.Composite(**items))
@@ -61,8 +66,7 @@ def read_jax(args: argparse.Namespace) -> None:
             total = restored["model"]["total"]
         for batch in loader:
             total = add(total, batch)
-            line = {"step": loader.step, "total": int(total), "rows": checksums(batch, 0)}
-            print(json.dumps(line), flush=True)
+            write({"step": loader.step, "total": int(total), "rows": checksums(batch, 0)})
             if loader.step % args.save_every == 0:
                 items = {
                     "loader": ocp.args.JsonSave(loader.state_dict()),
@@ -81,7 +85,7 @@ def read_grain(args: argparse.Namespace) -> None:
     from loaderd.grain import StepIterDataset
 
     dataset = StepIterDataset(args.url, rank=args.process, world_size=args.processes, fields=FIELDS)
-    print(json.dumps([[args.process, args.processes, 0]]))
+    write([[args.process, args.processes, 0]])
     iterator = iter(dataset.map(lambda batch: batch | {"doubled": 2 * batch["input_ids"]}))
     checkpointer = ocp.Checkpointer(ocp.JsonCheckpointHandler())
     if args.checkpoint.exists():
@@ -90,7 +94,7 @@ def read_grain(args: argparse.Namespace) -> None:
     for batch in iterator:
         step += 1
         assert np.array_equal(batch.pop("doubled"), 2 * batch["input_ids"])
-        print(json.dumps({"step": step, "rows": checksums(batch, args.process)}), flush=True)
+        write({"step": step, "rows": checksums(batch, args.process)})
         if step % args.save_every == 0 and args.process == 0:
             state = ocp.args.JsonSave(iterator.get_state())
             checkpointer.save(args.checkpoint.absolute(), args=state, force=True)

@@ -71,7 +71,7 @@ def arrays(step: loaderd.Step) -> dict[str, np.ndarray]:
 
 def outputs(text: str) -> tuple[list[list[int]], dict[int, Rows], dict[int, int]]:
     """Returns the ranks, rows and totals that a reader printed."""
-    first, *lines = [json.loads(line) for line in text.splitlines() if not line.startswith("[Gloo]")]
+    first, *lines = [json.loads(line) for line in text.splitlines() if line.startswith(("[[", '{"step"'))]
     return first, {x["step"]: x["rows"] for x in lines}, {x["step"]: x.get("total", 0) for x in lines}
 
 
