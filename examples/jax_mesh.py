@@ -1,4 +1,4 @@
-"""A tiny GPT in JAX, data-parallel over a mesh of devices, without torch: numpy steps become global arrays of the mesh.
+"""A tiny GPT in JAX, data-parallel over a mesh of devices, without torch.
 
 Each process reads its rows. A killed training resumes from its checkpoint with the same losses, on any number of
 processes.
@@ -8,6 +8,7 @@ processes.
 """
 
 import argparse
+import json
 import os
 from typing import Any
 
@@ -17,7 +18,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-import loaderd
+from loaderd.jax import StepLoader
 
 WIDTH, HEADS, RATE = 32, 2, 0.05
 
@@ -67,17 +68,6 @@ def train(weights, momentum, batch):
     return jax.tree.map(lambda w, m: w - RATE * m, weights, momentum), momentum, loss
 
 
-def batch_of(step: loaderd.Step, sharding: NamedSharding) -> dict[str, jax.Array]:
-    """Returns this process's rows as its part of global arrays [rows of the step, L]."""
-    mine = {
-        "input_ids": step.input_ids.astype(np.int32),
-        "labels": step.labels("shifted"),
-        "position_ids": step.position_ids(),
-        "segment_ids": step.segment_ids().astype(np.int32),
-    }
-    return {name: jax.make_array_from_process_local_data(sharding, rows) for name, rows in mine.items()}
-
-
 def whole(path: str) -> dict[str, np.ndarray]:
     """Returns the saved arrays, or an empty dict."""
     return dict(np.load(path)) if os.path.exists(path) else {}
@@ -105,34 +95,29 @@ def main() -> None:
 
     if args.coordinator:
         jax.distributed.initialize(args.coordinator, args.processes, args.process)
-    mesh = Mesh(jax.devices(), "data")  # devices of a process are adjacent, as its rows are
+    mesh = Mesh(jax.devices(), "data")
     rows, copied = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
     saved = whole(args.checkpoint)
-    place = (
-        {"step": int(saved["step"]), "fingerprint": str(saved["fingerprint"]), "run_id": str(saved["run_id"])}
-        if saved
-        else {}
-    )
-    with loaderd.Client(args.url, rank=jax.process_index(), world_size=jax.process_count(), **place) as client:
-        info = client.info()
-        fresh = init(info.vocab_size, max(info.buckets))
+    with StepLoader(args.url, rows) as loader:
+        if saved:
+            loader.load_state_dict(json.loads(str(saved["loader"])))
+        fresh = init(loader.info.vocab_size, max(loader.info.buckets))
         weights = jax.device_put({n: saved.get(f"weights/{n}", np.asarray(x)) for n, x in fresh.items()}, copied)
         momentum = jax.device_put(
             {n: saved.get(f"momentum/{n}", np.zeros(x.shape, x.dtype)) for n, x in fresh.items()}, copied
         )
-        for step in client:
-            weights, momentum, loss = train(weights, momentum, batch_of(step, rows))
-            done = step.index + 1
+        for batch in loader:
+            weights, momentum, loss = train(weights, momentum, batch)
             if jax.process_index() == 0:
-                print(f"step {done} rows {step.rows} x {step.bucket} loss {float(loss):.7f}", flush=True)
-                if done % args.save_every == 0:
+                count, length = batch["input_ids"].shape
+                print(f"step {loader.step} rows {count} x {length} loss {float(loss):.7f}", flush=True)
+                if loader.step % args.save_every == 0:
                     trees = {"weights": weights, "momentum": momentum}
                     arrays = {f"{kind}/{n}": np.asarray(x) for kind, tree in trees.items() for n, x in tree.items()}
-                    info = client.info()
-                    save(args.checkpoint, step=done, fingerprint=info.fingerprint, run_id=info.run_id, **arrays)
-                    client.commit(done)
-            if done >= args.steps:
+                    save(args.checkpoint, loader=json.dumps(loader.state_dict()), **arrays)
+                    loader.commit()
+            if loader.step >= args.steps:
                 break
 
 

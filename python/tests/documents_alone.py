@@ -31,12 +31,14 @@ def with_jax(url: str) -> None:
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
     import jax_mesh
+    from loaderd.jax import StepLoader
 
     assert "torch" not in sys.modules and jax.device_count() == 4
     step, info = fullest(url)
     # Larger weights make attention matter.
     weights = jax.tree.map(lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets)))
-    batch = jax_mesh.batch_of(step, NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data")))
+    with StepLoader(url, NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data"))) as loader:
+        batch = next(batch for batch in loader if loader.step == step.index + 1)
     assert {x.shape for x in batch.values()} == {(8, step.bucket)}
     assert all(
         len(x.addressable_shards) == 4 and x.addressable_shards[0].data.shape == (2, step.bucket)

@@ -102,7 +102,7 @@ def test_jax_over_a_mesh(url, jax, tmp_path):
     with started("jax_mesh.py", *together, 1, python=two) as other:
         output = run("jax_mesh.py", *together, 0, python=two)
         assert other.wait(timeout=60) == 0
-    assert "rows 4 x" in output and losses(output) == pytest.approx({k: whole[k] for k in (13, 14)}, **CLOSE)
+    assert "rows 8 x" in output and losses(output) == pytest.approx({k: whole[k] for k in (13, 14)}, **CLOSE)
 
 
 @everything
