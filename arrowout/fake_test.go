@@ -287,14 +287,14 @@ func (f *fakeRun) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	return f.steps[step], nil
 }
 
-func (f *fakeRun) Commit(_ context.Context, job string, step uint64) (uint64, error) {
+func (f *fakeRun) RecordCommit(_ context.Context, c planrecord.Commit) (uint64, error) {
 	f.mu.Lock()
-	f.committed = append(f.committed, step)
-	f.commits = append(f.commits, job)
+	f.committed = append(f.committed, c.Step)
+	f.commits = append(f.commits, c.Job)
 	f.mu.Unlock()
-	_, err := f.doAct("commit", step)
+	_, err := f.doAct("commit", c.Step)
 	f.mu.Lock()
-	f.kept[job] = step
+	f.kept[c.Job] = planrecord.JobCommit{Step: c.Step, Skipped: c.Skipped}
 	f.mu.Unlock()
 	return f.Info().Committed, err
 }

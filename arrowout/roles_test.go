@@ -116,7 +116,7 @@ func TestServer_RefusesCommitsOfUnsentSteps(t *testing.T) {
 	}
 	f := newFake(200, 2, 16)
 	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50},
-		planrecord.Commits{"big": 25, "lazy": 5}
+		planrecord.Commits{"big": {Step: 25}, "lazy": {Step: 5}}
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, tc := range []struct {
 		who, job string

@@ -91,7 +91,7 @@ func TestFollower_ServesPlanAndJobs(t *testing.T) {
 	if batches := read(t, second, state.RankID{World: 1}, 0, 20); len(batches) != 20 {
 		t.Fatalf("%d steps", len(batches))
 	}
-	if have := second.Info().Commits; have["a"] != 1 {
+	if have := second.Info().Commits; have["a"].Step != 1 {
 		t.Errorf("the committing jobs are %v", have)
 	}
 	if _, err := second.Flush(t.Context()); err != nil {

@@ -296,7 +296,7 @@ func TestStepPurged_ReportedBeforeCommitsAreRead(t *testing.T) {
 		if err := first.Release(t.Context()); err != nil || w.first() < 4 {
 			t.Fatalf("documents from %d on are left, %v", w.first(), err)
 		}
-		if have := second.Info().Commits["a"]; have != 0 {
+		if have := second.Info().Commits["a"]; have.Step != 0 {
 			t.Fatalf("it knows of the commit of step %d", have)
 		}
 		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != fault.StepPurged {

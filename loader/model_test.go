@@ -440,15 +440,15 @@ func (m *machine) commit(rt *rapid.T) {
 		return
 	}
 	before := m.commits[0]
-	least, known := before[name]
-	least = max(step, least)
+	last, known := before[name]
+	least := max(step, last.Step)
 	most := least
 	if !known { // it starts at the others' step, or earlier if a job of its name retains documents
 		most = max(step, before.Committed())
 	}
 	for at := least; at <= most; at++ {
 		after := maps.Clone(before)
-		after[name] = at
+		after[name] = planrecord.JobCommit{Step: at}
 		m.commits = append(m.commits, after)
 	}
 	committed, err := m.run.Commit(m.t.Context(), name, step)
@@ -487,9 +487,13 @@ func (m *machine) leave(rt *rapid.T) {
 
 // kept checks the committed step in a response to a job.
 func (m *machine) kept(rt *rapid.T, committed uint64) {
+	var steps []uint64
+	for _, c := range m.commits[0] {
+		steps = append(steps, c.Step)
+	}
 	var want uint64
-	if steps := slices.Sorted(maps.Values(m.commits[0])); len(steps) > 0 {
-		want = steps[0]
+	if len(steps) > 0 {
+		want = slices.Min(steps)
 	}
 	for m.ignorant() {
 		time.Sleep(10 * time.Millisecond)

@@ -48,7 +48,7 @@ func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 		defer r.Close()
 		retains(t, run, true)
 		commit(t, run, "late", 10)
-		if info := run.Info(); info.Commits["late"] != 10 || info.Committed != 10 {
+		if info := run.Info(); info.Commits["late"].Step != 10 || info.Committed != 10 {
 			t.Fatalf("committed is %d of %v", info.Committed, info.Commits)
 		}
 		retains(t, run, false)
@@ -59,7 +59,7 @@ func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 			t.Fatalf("%d steps behind the commit", len(again))
 		}
 		commit(t, run, "another", 5) // a job that has not read starts at the committed step
-		if at := run.Info().Commits["another"]; at != 10 {
+		if at := run.Info().Commits["another"]; at.Step != 10 {
 			t.Fatalf("a job that has not read begins at %d", at)
 		}
 	})
@@ -132,7 +132,7 @@ func TestRetention_JobRetainsAfterItsDaemonStops(t *testing.T) {
 			t.Fatalf("the run needs documents from %d on: %v", from, err)
 		}
 		commit(t, first, "late", 15)
-		if at := first.Info().Commits["late"]; at != 15 {
+		if at := first.Info().Commits["late"]; at.Step != 15 {
 			t.Errorf("the job begins at %d", at)
 		}
 	})

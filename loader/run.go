@@ -44,6 +44,8 @@ type Info struct {
 	Committed uint64             `json:"committed"`
 	Oldest    uint64             `json:"oldest"` // steps before this one are released: their documents may be purged
 	Commits   planrecord.Commits `json:"commits"`
+	// Skipped is the number of steps that each job has skipped before its last commit.
+	Skipped map[string]uint64 `json:"skipped,omitempty"`
 	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
 	// FormerNames are names that the run had before its plan was repaired. A client with one of them refers to this run.
@@ -144,8 +146,9 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.Header()
 	daemons, leader := r.coordinator.Addresses()
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Commits.Committed(), Oldest: now.Oldest, Commits: now.Commits, HasPlan: begun, Daemons: daemons,
-		Leader: leader, Schedule: r.plan.Schedule(), Length: r.Length(), Ahead: r.options.Ahead}
+		Committed: now.Commits.Committed(), Oldest: now.Oldest, Commits: now.Commits, Skipped: now.Commits.Skipped(),
+		HasPlan: begun, Daemons: daemons, Leader: leader, Schedule: r.plan.Schedule(), Length: r.Length(),
+		Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
@@ -333,10 +336,20 @@ func (r *Run) FlushBy(ctx context.Context, who string) (uint64, error) {
 // makes it a job. It is idempotent and monotone: a smaller step than before changes nothing. It returns the lowest
 // committed step of all committing jobs.
 func (r *Run) Commit(ctx context.Context, job string, step uint64) (committed uint64, err error) {
-	if err := planrecord.ValidJob(job); err != nil {
+	return r.RecordCommit(ctx, planrecord.Commit{Job: job, Step: step})
+}
+
+// RecordCommit is Commit for a job that may have skipped steps.
+func (r *Run) RecordCommit(ctx context.Context, c planrecord.Commit) (committed uint64, err error) {
+	if err := planrecord.ValidJob(c.Job); err != nil {
 		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
-	return r.recordEntry(ctx, planrecord.Commit{Job: job, Step: step})
+	if c.Skipped > c.Step {
+		return 0, &fault.Error{Reason: fault.InvalidTicket,
+			Message: fmt.Sprintf("commit of step %d: %d skipped steps are more than the steps before it", c.Step, c.Skipped),
+			Advice:  "count only the skipped steps before the committed one"}
+	}
+	return r.recordEntry(ctx, c)
 }
 
 // SentSteps returns the highest number of steps that any daemon has sent to a reader of the selected jobs: the index of

@@ -225,6 +225,8 @@ type RankStatus struct {
 type JobCommit struct {
 	Job  string `json:"job"`
 	Step uint64 `json:"step"` // its checkpoint covers all steps before this one
+	// Skipped is how many of these steps the job has skipped.
+	Skipped uint64 `json:"skipped,omitempty"`
 }
 
 // DaemonStatus is a daemon of the run.

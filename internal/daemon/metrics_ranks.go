@@ -87,12 +87,15 @@ var (
 // committedStepDesc is the step up to which each job's checkpoints reach.
 var committedStepDesc = newJobDesc("committed_step", "The job's checkpoints cover all steps before this one.")
 
+// skippedStepsDesc is the number of steps that each job has skipped.
+var skippedStepsDesc = newJobDesc("skipped_steps", "Steps before the committed one that the job has skipped.")
+
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range perRankMetrics {
 		out <- x.desc
 	}
-	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, missingRankDesc, consumedStepDesc,
+	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, skippedStepsDesc, missingRankDesc, consumedStepDesc,
 		slowestStepDesc, fastestStepDesc, worldSizeDesc} {
 		out <- x
 	}
@@ -113,7 +116,11 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 	collectCensus(view, out)
 	commits := m.commits()
 	for _, name := range firstN(slices.Sorted(maps.Keys(commits)), maxShownJobs) {
-		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(commits[name]), name)
+		c := commits[name]
+		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(c.Step), name)
+		if c.Skipped > 0 {
+			out <- prometheus.MustNewConstMetric(skippedStepsDesc, prometheus.GaugeValue, float64(c.Skipped), name)
+		}
 	}
 }
 

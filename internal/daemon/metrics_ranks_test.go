@@ -29,7 +29,7 @@ func ranked(streams ...arrowout.StreamStats) rankMetrics {
 		return streams
 	}, func() census.View {
 		return c.View(at)
-	}, func() planrecord.Commits { return planrecord.Commits{"a": 7, "gone": 3} }}
+	}, func() planrecord.Commits { return planrecord.Commits{"a": {Step: 7, Skipped: 2}, "gone": {Step: 3}} }}
 }
 
 // Each rank and each job has its own values. If two streams read as one rank, the slower one counts, and the
@@ -44,6 +44,7 @@ func TestRankMetrics_PerRankAndJob(t *testing.T) {
 		"loaderd_job_ranks a":               2, "loaderd_job_ranks b": 1, "loaderd_job_slowest_step a": 2,
 		"loaderd_job_fastest_step a":   12,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3,
+		"loaderd_job_skipped_steps a": 2,
 	} {
 		if got, there := have[name]; got != want || !there {
 			t.Errorf("%s is %v, want %v", name, got, want)
@@ -87,7 +88,8 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42,
 		"loaderd_job_world a":        4,
 		"loaderd_job_slowest_step a": 40, "loaderd_job_fastest_step a": 42, "loaderd_job_committed_step a": 7,
-		"loaderd_job_committed_step gone": 3}
+		"loaderd_job_committed_step gone": 3,
+		"loaderd_job_skipped_steps a":     2}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}
@@ -102,7 +104,8 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 		"loaderd_job_world a": 4, "loaderd_job_world b": 2,
 		"loaderd_job_slowest_step a": 30, "loaderd_job_fastest_step a": 30, "loaderd_job_slowest_step b": 0,
 		"loaderd_job_fastest_step b":   0,
-		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3}
+		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3,
+		"loaderd_job_skipped_steps a": 2}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}

@@ -155,7 +155,7 @@ func TestList_SameWithoutCheckpoints(t *testing.T) {
 		t.Errorf("with checkpoints %s, without %s", with, without)
 	}
 	s, err := maintenance.Summarize(ctx, runstatetest.Open(t, store, "run"), checkpoint)
-	if err != nil || s.Commits["trainer"] != 6 {
+	if err != nil || s.Commits["trainer"].Step != 6 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }

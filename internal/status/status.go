@@ -56,7 +56,8 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.MaxAge, WaitMax: s.MaxWait,
 		Counts: s.PackingCounters}
 	for _, job := range slices.Sorted(maps.Keys(info.Commits)) {
-		out.Commits = append(out.Commits, api.JobCommit{Job: job, Step: info.Commits[job]})
+		out.Commits = append(out.Commits, api.JobCommit{Job: job, Step: info.Commits[job].Step,
+			Skipped: info.Commits[job].Skipped})
 	}
 	for why, n := range s.Skipped.All() {
 		if n > 0 {

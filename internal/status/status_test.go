@@ -206,7 +206,7 @@ func TestStatus_SameOnEveryDaemon(t *testing.T) {
 		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
 			planrecord.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30},
-			info: loader.Info{Run: "r", Commits: planrecord.Commits{"k": 30}},
+			info: loader.Info{Run: "r", Commits: planrecord.Commits{"k": {Step: 30, Skipped: 4}}},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running,
 				Sentence: "Running", Bottleneck: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
@@ -237,7 +237,7 @@ func TestStatus_SameOnEveryDaemon(t *testing.T) {
 				s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
 				t.Errorf("%s: events %+v", s.Daemon, s.Events)
 			}
-			if len(s.Commits) != 1 || s.Commits[0] != (api.JobCommit{Job: "k", Step: 30}) {
+			if len(s.Commits) != 1 || s.Commits[0] != (api.JobCommit{Job: "k", Step: 30, Skipped: 4}) {
 				t.Errorf("committing jobs %+v", s.Commits)
 			}
 			flow := map[string]api.Stage{}

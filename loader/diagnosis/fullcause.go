@@ -1,9 +1,7 @@
 package diagnosis
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -102,9 +100,6 @@ func (w *wait) fullAdvice(f *state.StreamFill, facts map[string]string) string {
 
 // slowestCommit returns the job with the lowest commit, and its step; an empty name without committing jobs.
 func slowestCommit(k planrecord.Commits) (name string, step uint64) {
-	if len(k) == 0 {
-		return "", 0
-	}
-	name = slices.MinFunc(slices.Sorted(maps.Keys(k)), func(a, b string) int { return cmp.Compare(k[a], k[b]) })
-	return name, k[name]
+	name = k.Slowest()
+	return name, k[name].Step
 }

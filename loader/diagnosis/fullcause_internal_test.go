@@ -48,12 +48,12 @@ func TestWait_FullStream(t *testing.T) {
 		{"purge, no job has committed", backend.RetentionPurge, func(*wait) {}, fault.StreamFull, "",
 			"let the trainers commit their checkpoints, none has"},
 		{"purge, a job is behind", backend.RetentionPurge, func(w *wait) {
-			w.Commits = planrecord.Commits{"train": 7, "eval": 2}
+			w.Commits = planrecord.Commits{"train": {Step: 7}, "eval": {Step: 2}}
 		}, fault.StreamFull, "",
 			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
 				`or raise stream.max_bytes`},
 		{"purge, all have committed", backend.RetentionPurge, func(w *wait) {
-			w.Commits = planrecord.Commits{"train": 7}
+			w.Commits = planrecord.Commits{"train": {Step: 7}}
 		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
 		{"remote server", backend.RetentionKeep, func(w *wait) {

@@ -151,13 +151,13 @@ func TestApplier_JobsFollowCommitRecords(t *testing.T) {
 	a := begin(t)
 	before := a.Commits
 	for _, e := range []planrecord.Entry{
-		planrecord.Commit{Job: "a", Step: 5}, planrecord.Commit{Job: "b", Step: 2},
+		planrecord.Commit{Job: "a", Step: 5}, planrecord.Commit{Job: "b", Step: 2, Skipped: 1},
 		planrecord.Commit{Job: "c", Step: 9},
 		planrecord.Leave{Job: "c"},
 	} {
 		a.Record(e)
 	}
-	if len(before) > 0 || fmt.Sprint(a.Commits) != "map[a:5 b:2]" {
+	if len(before) > 0 || fmt.Sprint(a.Commits) != "map[a:{5 0} b:{2 1}]" {
 		t.Errorf("committing jobs %v, and %v before", a.Commits, before)
 	}
 	a.FinishReplay()

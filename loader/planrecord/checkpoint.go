@@ -11,7 +11,7 @@ import (
 
 const (
 	checkpointMagic   = "LC"
-	checkpointVersion = 1
+	checkpointVersion = 2
 )
 
 // Checkpoint is the complete state of an applier after a record of the plan log. It shortens a restart; no plan

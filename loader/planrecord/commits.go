@@ -1,7 +1,9 @@
 package planrecord
 
 import (
+	"cmp"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -22,22 +24,58 @@ const (
 // Commits maps the jobs that commit to their last committed step: the job's checkpoints cover all steps before it.
 // Such a job has its own durable checkpoints, for example a trainer or an evaluator that follows it. The lowest of
 // these steps determines the low watermark, because its job may still request later steps.
-type Commits map[string]uint64
+type Commits map[string]JobCommit
+
+// JobCommit is the last commit of a job. In JSON it is Step.
+type JobCommit struct {
+	Step    uint64
+	Skipped uint64 // of the steps before Step, as the job counts them
+}
+
+// MarshalJSON implements json.Marshaler.
+func (c JobCommit) MarshalJSON() ([]byte, error) { return json.Marshal(c.Step) }
+
+// UnmarshalJSON reads what MarshalJSON wrote.
+func (c *JobCommit) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &c.Step) }
+
+// Skipped returns the number of skipped steps of each job that has any.
+func (k Commits) Skipped() map[string]uint64 {
+	var out map[string]uint64
+	for job, c := range k {
+		if c.Skipped > 0 {
+			if out == nil {
+				out = map[string]uint64{}
+			}
+			out[job] = c.Skipped
+		}
+	}
+	return out
+}
 
 // Committed returns the step before which the checkpoints of every job cover all steps, or 0 without jobs.
 func (k Commits) Committed() uint64 {
 	if len(k) == 0 {
 		return 0
 	}
-	return slices.Min(slices.Collect(maps.Values(k)))
+	return k[k.Slowest()].Step
+}
+
+// Slowest returns the job with the lowest commit; an empty name without jobs.
+func (k Commits) Slowest() (name string) {
+	for job := range maps.Keys(k) {
+		if name == "" || cmp.Or(cmp.Compare(k[job].Step, k[name].Step), cmp.Compare(job, name)) < 0 {
+			name = job
+		}
+	}
+	return name
 }
 
 // StepAfter returns a job's committed step after a commit, and whether the commit changes it. The step never decreases:
 // a commit of an earlier step has no effect.
 func (k Commits) StepAfter(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Job]
-	step = max(c.Step, before)
-	return step, !known || step != before
+	step = max(c.Step, before.Step)
+	return step, !known || step != before.Step
 }
 
 // WithEntry returns the jobs after the record of a commit or a leave.
@@ -45,7 +83,9 @@ func (k Commits) WithEntry(e Entry) Commits {
 	out := maps.Clone(k)
 	switch e := e.(type) {
 	case Commit:
-		out[e.Job], _ = k.StepAfter(e)
+		if _, changes := k.StepAfter(e); changes {
+			out[e.Job] = JobCommit{e.Step, e.Skipped}
+		}
 	case Leave:
 		delete(out, e.Job)
 	}
@@ -80,7 +120,7 @@ func (k Commits) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		b = codec.AppendString(b, name)
-		b = binary.AppendUvarint(b, k[name])
+		b = binary.AppendUvarint(binary.AppendUvarint(b, k[name].Step), k[name].Skipped)
 	}
 	return b
 }
@@ -89,11 +129,11 @@ func readCommits(r *codec.Cursor) Commits {
 	k := Commits{}
 	for range r.BoundedUvarint(MaxCommittingJobs) {
 		name := readJob(r)
-		step := r.Uvarint()
+		c := JobCommit{r.Uvarint(), r.Uvarint()}
 		if r.Err != nil {
 			break
 		}
-		k[name] = step
+		k[name] = c
 	}
 	return k
 }

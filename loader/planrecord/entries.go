@@ -72,8 +72,9 @@ type Rest struct {
 
 // Commit records that a job's own checkpoint covers all steps before Step.
 type Commit struct {
-	Job  string
-	Step uint64
+	Job     string
+	Step    uint64
+	Skipped uint64 // how many of these steps the job has skipped
 }
 
 // Leave records that a job no longer has checkpoints.
@@ -184,7 +185,11 @@ func (c Rest) appendBody(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.Arrival), uint64(c.Source)), rests)
 }
 func (c Commit) appendBody(b []byte) []byte {
-	return codec.AppendString(binary.AppendUvarint(b, c.Step), c.Job)
+	b = codec.AppendString(binary.AppendUvarint(b, c.Step), c.Job)
+	if c.Skipped > 0 {
+		b = binary.AppendUvarint(b, c.Skipped)
+	}
+	return b
 }
 func (c Leave) appendBody(b []byte) []byte {
 	return codec.AppendString(binary.AppendUvarint(b, 0), c.Job)
@@ -220,7 +225,13 @@ func (c Rest) String() string {
 	}
 	return fmt.Sprintf("source %d %s behind arrival %d", c.Source, verb, c.Arrival)
 }
-func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Job, c.Step) }
+func (c Commit) String() string {
+	text := fmt.Sprintf("commit of %q before step %d", c.Job, c.Step)
+	if c.Skipped > 0 {
+		text += fmt.Sprintf(", %d skipped", c.Skipped)
+	}
+	return text
+}
 func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Job) }
 func (c End) String() string     { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
 func (c Foreign) String() string { return fmt.Sprintf("mark of the foreign record %d", c.Position) }
@@ -318,8 +329,13 @@ func readEntry(r *codec.Cursor, kind byte) Entry {
 	case kindFlush:
 		return Flush{r.Uvarint(), readIdentity(r)}
 	case kindCommit:
-		step := r.Uvarint()
-		return Commit{readJob(r), step}
+		c := Commit{Step: r.Uvarint(), Job: readJob(r)}
+		if r.Err == nil && len(r.Buf) > 0 {
+			if c.Skipped = r.Uvarint(); c.Skipped == 0 || c.Skipped > c.Step {
+				r.Fail(fmt.Errorf("%d of the %d committed steps are skipped", c.Skipped, c.Step))
+			}
+		}
+		return c
 	case kindLeave:
 		r.Uvarint() // place of a commit's step; a leave has none
 		return Leave{readJob(r)}

@@ -132,6 +132,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		Encode(Seal{Requester: "alice"}), Encode(Flush{Arrival: 78, Requester: "bob/7"}),
 		Encode(SealSource{Arrival: 79, Requester: "c", Source: 2, Last: 9}),
 		Encode(Commit{Job: "a", Step: 9}),
+		Encode(Commit{Job: "a", Step: 9, Skipped: 4}),
 		Encode(Term{Daemon: "host/7"}),
 		Encode(Term{}),
 		Encode(Mix{Arrival: 5, Requester: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
@@ -171,7 +172,7 @@ func FuzzDecodeRecord(f *testing.F) {
 
 func FuzzDecodeCheckpoint(f *testing.F) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Commits: Commits{"a": 3, "b": 9},
+		Commits: Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
 		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, without which no other code is reached
@@ -190,7 +191,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 
 func TestDecodeCheckpoint_DetectsDamage(t *testing.T) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Commits: Commits{"a": 3, "b": 9},
+		Commits: Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
 		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" ||

@@ -88,6 +88,7 @@ const (
 // requestBody is the parsed body of an action.
 type requestBody struct {
 	step      uint64
+	skipped   uint64
 	job       string
 	documents bool
 	sequence  uint64
@@ -107,8 +108,8 @@ type requestBody struct {
 
 // All lists the actions in the order of the documentation.
 var All = []Action{
-	{"commit", auth.Train, `{"run","step","job"}: the job's own durable checkpoint covers all steps before step`,
-		"step job?", (*Handler).commit, costRecord},
+	{"commit", auth.Train, `{"run","step","job","skipped"}: the job's own durable checkpoint covers all steps before step, of which it has ` +
+		`skipped some`, "step job? skipped?", (*Handler).commit, costRecord},
 	{"leave", auth.Train, `{"run","job"}: the job no longer needs documents for its checkpoints`, "job?", (*Handler).leave,
 		costRecord},
 	{"checkpoint", auth.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
@@ -220,7 +221,8 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 			missing = append(missing, key)
 		}
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
-			"job": request.JobName(&q.job), "documents": request.Boolean(&q.documents),
+			"skipped": request.Number(&q.skipped, 0, request.MaxNumber),
+			"job":     request.JobName(&q.job), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
 			"request_id": request.Text(&q.requestID), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
 			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens),
@@ -265,14 +267,14 @@ func (h *Handler) commit(ctx context.Context, q requestBody, send func(any) erro
 	if err := h.checkSent(ctx, who, q, commits); err != nil {
 		return err
 	}
-	committed, err := h.run.Commit(ctx, q.job, q.step)
+	committed, err := h.run.RecordCommit(ctx, planrecord.Commit{Job: q.job, Step: q.step, Skipped: q.skipped})
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
 // checkSent refuses a commit of steps that were sent to no job of the caller. A job may repeat an earlier commit,
 // which changes nothing.
 func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q requestBody, commits planrecord.Commits) error {
-	if who.Role.Includes(auth.Operate) || q.step <= commits[q.job] {
+	if who.Role.Includes(auth.Operate) || q.step <= commits[q.job].Step {
 		return nil
 	}
 	sent := h.run.SentSteps(ctx, q.step, who.MayCommitFor)

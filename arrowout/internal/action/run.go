@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -59,7 +60,7 @@ type Documents interface {
 type Records interface {
 	// Commit records that a job's own checkpoint covers all steps before step. Leave records that a job no longer
 	// retains documents. Both return the step before which all jobs have committed.
-	Commit(ctx context.Context, job string, step uint64) (committed uint64, err error)
+	RecordCommit(ctx context.Context, c planrecord.Commit) (committed uint64, err error)
 	Leave(ctx context.Context, job string) (committed uint64, err error)
 	// SealBy ends the stream after its last document. FlushBy flushes the pool at that document and planning continues.
 	// Both return the document's sequence. The plan records who, which is empty if callers have no names.

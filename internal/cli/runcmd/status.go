@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -190,9 +191,18 @@ func rankTable(s api.Status) *table.Table {
 }
 
 func commitTable(s api.Status) *table.Table {
-	t := table.New("JOB", "COMMITTED")
+	columns := []string{"JOB", "COMMITTED"}
+	hasSkips := slices.ContainsFunc(s.Commits, func(c api.JobCommit) bool { return c.Skipped > 0 })
+	if hasSkips {
+		columns = append(columns, "SKIPPED")
+	}
+	t := table.New(columns...)
 	for _, x := range s.Commits {
-		t.Row(x.Job, humanize.Count(x.Step))
+		cells := []string{x.Job, humanize.Count(x.Step)}
+		if hasSkips {
+			cells = append(cells, humanize.Count(x.Skipped))
+		}
+		t.Row(cells...)
 	}
 	return t
 }

@@ -32,7 +32,7 @@ func listener() *Coordinator {
 	header := planrecord.Header{Config: runconfig.Config{}}
 	v := planview.New(termLog{}, header.Config, o)
 	v.ApplyOpened(planview.OpenedPlan{Header: header, Steps: 10, Tail: 1, Validator: header.Validator(),
-		Commits: planrecord.Commits{"trainer": 6}})
+		Commits: planrecord.Commits{"trainer": {Step: 6}}})
 	if err := v.Follow(context.Background()); err != nil {
 		panic(err)
 	}
@@ -176,7 +176,7 @@ func TestHeartbeat_IsBoundedInBytes(t *testing.T) {
 	committed := planrecord.Commits{}
 	for job, x := range d.Jobs {
 		if x.RetainFrom < 1003 {
-			committed[job] = x.RetainFrom
+			committed[job] = planrecord.JobCommit{Step: x.RetainFrom}
 		}
 	}
 	for name, w := range map[string]heartbeat{"follower": {Daemon: "a", Demand: &d},

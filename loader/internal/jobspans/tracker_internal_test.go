@@ -19,7 +19,7 @@ func TestTracker_JobsAreBoundedAndRetained(t *testing.T) {
 		const after = time.Hour
 		s := New(backend.Options{IdleReaderTimeout: after})
 		now := time.Unix(0, 0)
-		commits := planrecord.Commits{"job 1": 3}
+		commits := planrecord.Commits{"job 1": {Step: 3}}
 		type life struct {
 			from uint64
 			gone time.Time

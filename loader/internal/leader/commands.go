@@ -90,7 +90,7 @@ func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Comm
 	case !changes:
 		return h.queue.reply(ctx, q, Result{At: commits.Committed()})
 	}
-	return h.recordCommits(ctx, planrecord.Commit{Job: c.Job, Step: step}, q)
+	return h.recordCommits(ctx, planrecord.Commit{Job: c.Job, Step: step, Skipped: c.Skipped}, q)
 }
 
 // recordCommits records a change of committing jobs. It takes effect once it is stored.
