@@ -57,7 +57,8 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
     rank gets SIGKILL there), `freeze` (the same by SIGSTOP), `pause` ([step, ranks, seconds]: these ranks compute
     there for that time), `hang` (a failed collective does not end the process: it hangs, as NCCL does without a
     watchdog), `seconds` (the duration of a step), `job` (of the loader), `ask` (step at which rank 0 waits until
-    `folder`/answer exists, after it created `folder`/question).
+    `folder`/answer exists, after it created `folder`/question), `skip` ([step, steps]: all ranks skip steps there;
+    `skip_elsewhere`: how many the ranks other than 0 skip).
     """
     join(rank, world, folder)
     log = (folder / "log").open("a", buffering=1)
@@ -68,7 +69,7 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
         state = {"loader": loader, "trained": torch.zeros(1, dtype=torch.int64)}
         if newest := newest_checkpoint(folder):
             dcp.load(state, checkpoint_id=newest)
-            assert loader.step == int(newest.name) == int(state["trained"])
+            assert loader.step == int(newest.name) == int(state["trained"]) + loader.skipped_steps
         for batch in loader:
             step = loader.step - 1
             mine = {
@@ -98,7 +99,10 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
                 (folder / "question").touch()
                 wait_for((folder / "answer").exists)
             state["trained"] += 1
-            assert int(state["trained"]) == step + 1
+            at, steps = changes.get("skip", [None, 0])
+            if step + 1 == at:
+                loader.skip(steps if rank == 0 else changes.get("skip_elsewhere", steps))
+            assert int(state["trained"]) == loader.step - loader.skipped_steps
             if (step + 1) % changes.get("every", 1 << 30) == 0:
                 save(state, loader, folder)
             if changes.get("stop") == step + 1:
@@ -154,7 +158,7 @@ def record_messages(folder: Path, rank: int) -> Iterator[None]:
     logging.getLogger("loaderd").addHandler(handler)
     try:
         yield
-    except LoaderdError as error:
+    except (LoaderdError, ValueError) as error:
         (folder / f"error-{rank}").write_text(f"{type(error).__name__}: {error}")
         raise
 

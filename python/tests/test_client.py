@@ -258,6 +258,24 @@ def test_calls_of_a_trainer(sealed: Daemon) -> None:
             client.ledger(n)
 
 
+def test_Skip(sealed: Daemon) -> None:
+    with Client(sealed.flight_url, skip=[(3, 5)]) as client:
+        assert [next(client).index for _ in range(4)] == [0, 1, 2, 5]
+        client.skip(4)
+        assert client.next_step == 10 and client.skips == ((3, 5), (6, 10))
+        assert next(client).index == 10
+        with pytest.raises(ValueError, match=r"of run default: it ends at step .*; skip fewer"):
+            client.skip(10**6)
+        with pytest.raises(ValueError, match="-1 steps from step 11"):
+            client.skip(-1)
+    with Client(sealed.flight_url, steps=8, skip=[(0, 6)]) as client:
+        assert [s.index for s in client] == [6, 7]
+        with pytest.raises(ValueError, match="of this client"):
+            client.skip(1)
+    with pytest.raises(ValueError, match="want ranges"):
+        Client(sealed.flight_url, skip=[(2, 2)])
+
+
 def test_flush_and_checkpoint(module_daemon: Callable[..., Daemon]) -> None:
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(20))

@@ -9,7 +9,7 @@ import torch
 
 from jobs import BLOCK, ROOT
 from loaderd import Client, publish
-from rank_processes import Job, lock_step, mesh_peers, read_alone, snippet_gradients
+from rank_processes import Job, error_of, lock_step, mesh_peers, read_alone, snippet_gradients
 from tokenized import SETTINGS, TOKENIZER, VOCABULARY, documents, publish_tokens
 from waiting import wait_for
 
@@ -115,6 +115,30 @@ def test_killed_ranks_and_daemons(served, tmp_path):
     got = written(tmp_path)
     assert [g["step"] for g in got] == expected
     assert all(same(g, steps[g["step"]]) for g in got)
+
+
+def test_Skip_KilledAndResumed(served, tmp_path):
+    """Two ranks skip 30 steps and are killed; two, then four resumed ranks leave out the same steps."""
+    d, steps = served
+    want = steps[:20] + steps[50:]
+    changes = {"every": 5, "skip": [20, 30], "job": "skip"}
+    job = Job(lock_step, 2, tmp_path, d.flight_url, changes | {"kill": [52, 1]})
+    assert job.join()[1] != 0
+    assert [s["step"] for s in written(tmp_path)] == [*range(20), 50, 51, 52]
+    assert Job(lock_step, 2, tmp_path, d.flight_url, {"every": 5, "stop": 60, "job": "skip"}).join() == [0, 0]
+    assert Job(lock_step, 4, tmp_path, d.flight_url, {"every": 5, "job": "skip"}).join() == [0] * 4
+    got = {s["step"]: s for s in written(tmp_path)}
+    assert [s["step"] for s in written(tmp_path)][:26] == [*range(20), 50, 51, 52, 50, 51, 52]
+    assert list(got) == [s["step"] for s in want] and all(map(same, got.values(), want))
+    with Client(d.flight_url) as client:
+        assert client.info().commits["skip"] == len(steps) // 5 * 5
+
+
+def test_Skip_RanksDiffer(served, tmp_path):
+    d, _ = served
+    Job(lock_step, 2, tmp_path, d.flight_url, {"skip": [3, 5], "skip_elsewhere": 6}).join()
+    raised = error_of(tmp_path, 0) + error_of(tmp_path, 1)
+    assert raised.count("skip the same steps on every rank, at the same step") == 1, raised
 
 
 def test_mesh(served, tmp_path):

@@ -314,12 +314,71 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
         "run": "sealed",
         "fingerprint": loaders[0].fingerprint,
         "step": 5,
+        "skip": [],
         "run_id": loaders[0].info.run_id,
     }
     assert states == [known] * 4 and len(known["run_id"]) == 32
     assert len(pickle.dumps(states[0])) < 200
     for loader in loaders:
         loader.close()
+
+
+def test_Skip(sealed, batches):
+    """From the current step, and by ranges of a state, before and after a resume."""
+    end = len(batches)
+
+    def read(loader, state=None, **arguments):
+        if state:
+            loader.load_state_dict(state, **arguments)
+        return [int(b["input_ids"][0, 0]) for b in loader]
+
+    first = [int(b["input_ids"][0, 0]) for b in batches]
+    with StepLoader(sealed.flight_url, job="skipping") as loader:
+        for _ in range(10):
+            next(loader)
+        early = loader.state_dict()
+        loader.skip(5)
+        loader.skip(7)
+        loader.skip(0)
+        state = loader.state_dict()
+        assert (loader.step, loader.skipped_steps, state["step"], state["skip"]) == (22, 12, 10, [[10, 22]])
+        assert read(loader) == first[22:]
+        assert loader.state_dict()["step"] == end and loader.skipped_steps == 12
+        assert read(loader, state) == first[22:], "rewound"
+        ranges = [[15, 20], [18, 25], [40, end]]
+        assert read(loader, early, skip=ranges) == first[10:15] + first[25:40]
+        assert loader.state_dict()["skip"] == [[15, 25], [40, end]]
+        assert read(loader, early | {"skip": ranges[:1]}) == first[10:15] + first[20:]
+        assert read(loader, {k: v for k, v in early.items() if k != "skip"}) == first[10:], "of an older client"
+        with pytest.raises(ValueError, match=f"steps 10 to {end} of run sealed: it ends at step {end}; skip fewer"):
+            loader.load_state_dict(early, skip=[(10, end + 1)])
+        with pytest.raises(ValueError, match="steps 5 to 11: the state is at step 10; skip from there"):
+            loader.load_state_dict(early, skip=[(5, 12)])
+        for wrong in ([(5, 5)], [(-1, 5)], [(1.5, 2)], [3], [(1, 2, 3)]):
+            with pytest.raises(ValueError, match="want ranges"):
+                loader.load_state_dict(early | {"skip": wrong})
+        loader.load_state_dict(early)
+        for steps, says in ((-3, "-3 steps from step 10: want 0 or more"), (end, "it ends at"), (1.0, "want 0")):
+            with pytest.raises(ValueError, match=says):
+                loader.skip(steps)
+        assert loader.step == 10 and read(loader) == first[10:]
+
+
+def test_Skip_StepsThatAreNotPlanned(live):
+    """The plan is only some steps ahead of its readers; the run ends within the second range."""
+    with StepLoader(live.flight_url, world_size=1, rank=0) as loader, Client(live.flight_url) as client:
+        publish_tokens(live.nats_url, TOKENS)
+        next(loader)
+        loader.skip(50)
+        ids = next(loader)["input_ids"]
+        state = loader.state_dict()
+        assert loader.step == 52 and client.info().planned > 50
+        loader.skip(1000)
+        client.seal()
+        with pytest.raises(ValueError, match=r"steps 52 to 1051 of run default: it ends at step .*; skip fewer"):
+            next(loader)
+        loader.load_state_dict(state | {"step": 51, "skip": []})
+        assert torch.equal(next(loader)["input_ids"], ids)
 
 
 def test_a_state_of_a_run_before_its_plan_was_repaired(sealed):
@@ -350,7 +409,7 @@ def test_wrong_states(sealed):
         ]:
             with pytest.raises(error, match=says):
                 loader.load_state_dict({**fine, **change})
-        for missing in fine.keys() - {"run_id"}:
+        for missing in fine.keys() - {"run_id", "skip"}:
             with pytest.raises(ValueError, match=missing):
                 loader.load_state_dict({k: v for k, v in fine.items() if k != missing})
         with pytest.raises(ValueError):

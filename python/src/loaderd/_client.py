@@ -13,6 +13,7 @@ from loaderd._daemons import Daemons, URLs
 from loaderd._empty_pass import EmptyPassLog
 from loaderd._prefetch import Prefetcher
 from loaderd._retry import Retry
+from loaderd._skips import Skips, check_range
 from loaderd._stall_log import StallLog
 from loaderd._step import Step
 from loaderd._step_stream import NEAR_PROBE_SECONDS, StepStream
@@ -68,6 +69,7 @@ class Client(Iterator[Step]):
         timeout: float = 300.0,
         connect_timeout: float = 60.0,
         prefetch_factor: int = 2,
+        skip: Sequence[Sequence[int]] = (),
     ) -> None:
         """Creates a client, which connects on the first call.
 
@@ -99,6 +101,7 @@ class Client(Iterator[Step]):
                 collectives, so that the rank reports why it waits.
             connect_timeout: Seconds without any answer after which UnreachableError is raised.
             prefetch_factor: How many steps are read ahead, 1 or more.
+            skip: Ranges [begin, end) of steps that are not returned, the same on every rank (`skips`).
 
         Raises:
             ValueError: If an argument is out of range, or `url` is not an address.
@@ -117,6 +120,7 @@ class Client(Iterator[Step]):
         self._run_id, self._sources, self._weights, self._columns = run_id, sources, weights, tuple(columns)
         self._timeout, self._connect_timeout, self._prefetch_factor = timeout, connect_timeout, prefetch_factor
         self._next, self._end = step, None if steps is None else step + steps
+        self._skips = Skips.checked(skip)
         self._job = job
         self._first: int | None = None  # the first step that this client reads
         self._latest: weakref.ref[StepStream] | None = None
@@ -129,7 +133,40 @@ class Client(Iterator[Step]):
     @property
     def next_step(self) -> int:
         """Index of the step that `next()` returns."""
-        return self._next
+        return self._skips.landing(self._next)
+
+    @property
+    def skips(self) -> tuple[tuple[int, int], ...]:
+        """Ranges [begin, end) of steps that this client leaves out. Store them with `next_step`."""
+        return self._skips.ranges
+
+    def skip(self, steps: int) -> None:
+        """Leaves out the next steps, from `next_step` on.
+
+        Every rank calls it with the same number at the same step. Commits record how many steps the job has skipped.
+
+        Args:
+            steps: How many steps are not returned, 0 or more.
+
+        Raises:
+            ValueError: If the number is negative, or the run or this client ends before.
+        """
+        skips = self._skips.add(self.next_step, steps)
+        skips.check_end(self.info())
+        self.keep_skips(skips)
+
+    def keep_skips(self, skips: Skips) -> None:
+        """Replaces the skipped steps.
+
+        Args:
+            skips: The ranges.
+
+        Raises:
+            ValueError: If they end after the requested steps.
+        """
+        if self._end is not None and skips.ranges:
+            check_range(*skips.ranges[-1], "this client", self._end)
+        self._skips = skips
 
     def __iter__(self) -> Client:
         self._empty_pass_log.started()
@@ -137,6 +174,10 @@ class Client(Iterator[Step]):
 
     def __next__(self) -> Step:
         while True:
+            if (landing := self._skips.landing(self._next)) != self._next:
+                self._rewind()
+                self.pass_over(self._next, landing)
+                self._next = landing
             reader = self._reader
             if reader is None:
                 self._stream = self.stream(self._next)
@@ -156,6 +197,36 @@ class Client(Iterator[Step]):
                 self._empty_pass_log.yielded()
                 return step
             self._rewind()  # an interrupt dropped a step between the queue and the caller
+
+    def pass_over(self, begin: int, end: int) -> None:
+        """Makes the plan reach the end of a skipped range.
+
+        Planned steps are not read. The planner is only some steps ahead of the readers (serve.ahead), so later ones are
+        read and dropped.
+
+        Args:
+            begin: The first skipped step.
+            end: The first step after the range.
+
+        Raises:
+            ValueError: If the run ends before `end`.
+        """
+        info = self.info()
+        if info.ended:
+            check_range(begin, end, f"run {info.name}", info.planned)
+        unplanned = max(begin, min(info.planned, end))
+        if unplanned == end:
+            return
+        stream = self.stream(unplanned, masks=False)
+        reader: Prefetcher[Step] = Prefetcher(stream, self._prefetch_factor)
+        try:
+            for _ in range(unplanned, end):
+                next(reader)
+        except StopIteration:
+            check_range(begin, end, f"run {info.name}", stream.next_step)
+        finally:
+            stream.suspend()
+            reader.close()
 
     def stream(self, step: int | None = None, *, masks: bool = True) -> StepStream:
         """Returns a separate reader without a thread, for callers with their own prefetching.
@@ -234,12 +305,15 @@ class Client(Iterator[Step]):
         Raises:
             ForbiddenError: If steps before `step` were not sent to any job of the caller, unless its role is operate.
         """
+        body: dict[str, Any] = {"step": step, **self._commit_job(job)}
+        if skipped := self._skips.count(step):
+            body["skipped"] = skipped
         try:
-            return self._number("commit", "committed", step=step, **self._commit_job(job))
+            return self._number("commit", "committed", **body)
         except ForbiddenError as error:
             if "sent" not in error.facts or not self._report(step):
                 raise
-        return self._number("commit", "committed", step=step, **self._commit_job(job))
+        return self._number("commit", "committed", **body)
 
     def _commit_job(self, job: str | None) -> dict[str, str]:
         named = job if job is not None or self._job == DEFAULT_JOB else self._job

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from loaderd._retry import replaced
+from loaderd._skips import NO_SKIPS, Skips
 from loaderd._wire import RunInfo
 from loaderd.errors import PlanMismatchError, RunMismatchError
+from loaderd.torch._ranks import check_agreement
 
 VERSION = 1
 _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
@@ -19,16 +21,23 @@ class LoaderState:
     """The position of a loader in its run.
 
     Attributes:
-        step: The index of the next step to yield.
-        tokens: The tokens of documents in all steps before it, on all ranks; None while unknown.
+        step: The index of the next step to yield, unless it is skipped.
+        tokens: The tokens of documents in the yielded steps before it, on all ranks; None while unknown.
         run_id: The id of the run; None while unknown.
         saved_step: The step of the last state that was taken or restored; None before.
+        skips: The steps that the job leaves out.
     """
 
     step: int = 0
     tokens: int | None = 0
     run_id: str | None = None
     saved_step: int | None = None
+    skips: Skips = NO_SKIPS
+
+    @property
+    def next_step(self) -> int:
+        """The index of the step that is yielded next: `step`, or the first one after skipped steps."""
+        return self.skips.landing(self.step)
 
     def identify(self, info: RunInfo, run_id: str | None) -> str | None:
         """Returns the run's id, and records it.
@@ -46,7 +55,7 @@ class LoaderState:
         The arguments are those of `identify`.
         """
         self.saved_step = self.step
-        state = make_state(info, self.step, self.identify(info, run_id))
+        state = make_state(info, self.step, self.identify(info, run_id), self.skips)
         return state if self.tokens is None else state | {"tokens": self.tokens}
 
     def advance(self, step: int, tokens: int) -> None:
@@ -60,19 +69,42 @@ class LoaderState:
             self.tokens += tokens
         self.step = step + 1
 
-    def load(self, state_dict: Mapping[str, Any], info: RunInfo) -> None:
+    def load(self, state_dict: Mapping[str, Any], info: RunInfo, skip: Sequence[Sequence[int]] = ()) -> None:
         """Moves to the position of a checkpoint's state.
 
+        Args:
+            state_dict: The state.
+            info: The run.
+            skip: Ranges [begin, end) of steps to leave out in addition to those of the state.
+
         Raises:
-            ValueError: If the state cannot be read.
+            ValueError: If the state cannot be read, or a range begins before the state or ends after the run.
             RunMismatchError: If the state belongs to another run.
             PlanMismatchError: If the state belongs to another plan.
             RunReplacedError: If the run of the state was deleted and created again.
         """
         step = check_state(state_dict, info)
+        if early := [r for r in Skips.checked(skip).ranges if r[0] < step]:
+            raise ValueError(
+                f"cannot skip the steps {early[0][0]} to {early[0][1] - 1}: the state is at step {step}; skip from "
+                "there, or load an earlier state"
+            )
+        skips = Skips.checked([*state_dict.get("skip", ()), *skip])
+        self.replace_skips(skips, info)
         self.run_id = state_dict.get("run_id") or None
         self.step = self.saved_step = step
         self.tokens = state_dict.get("tokens", None if step else 0)
+
+    def replace_skips(self, skips: Skips, info: RunInfo) -> None:
+        """Replaces the skipped steps.
+
+        Raises:
+            ValueError: If they end after the run, or another rank skips other steps.
+        """
+        skips.check_end(info)
+        if skips.ranges:
+            check_agreement(skips)
+        self.skips = skips
 
     def commit_step(self, step: int | None) -> int:
         """Returns the step to commit: the given one, else that of the last state.
@@ -89,15 +121,17 @@ class LoaderState:
         return self.saved_step
 
 
-def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str, Any]:
+def make_state(info: RunInfo, step: int, run_id: str | None = None, skips: Skips = NO_SKIPS) -> dict[str, Any]:
     """Returns the state of a loader that yields `step` next.
 
     Args:
         info: The run.
         step: The index of the next step.
         run_id: The id of the run; None before the run has begun.
+        skips: The steps that the job leaves out.
     """
-    state = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
+    state: dict[str, Any] = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
+    state["skip"] = [list(r) for r in skips.ranges]  # also if empty: dcp.load restores only keys that exist
     return state | ({"run_id": run_id} if run_id else {})
 
 
@@ -124,6 +158,8 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
         wrong.append("run_id")
     if type(state.get("tokens", 0)) is not int or state.get("tokens", 0) < 0:
         wrong.append("tokens")
+    if not isinstance(state.get("skip", ()), (list, tuple)):
+        wrong.append("skip")
     if wrong or state["version"] < 1 or state["step"] < 0:
         raise ValueError(f"this is not a state of a loader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):

@@ -216,9 +216,14 @@ class StepLoader(IterableDataset[Batch]):
     def step(self) -> int:
         """The index of the step that the next `next()` yields.
 
-        It is also how many steps were yielded since the run began.
+        It is also how many steps were yielded or skipped since the run began.
         """
-        return self._state.step
+        return self._state.next_step
+
+    @property
+    def skipped_steps(self) -> int:
+        """How many of the steps before `step` the job has skipped."""
+        return self._state.skips.count(self._state.next_step)
 
     @property
     def tokens(self) -> int | None:
@@ -367,23 +372,41 @@ class StepLoader(IterableDataset[Batch]):
         """
         return self._state.save(self._client.info, self._prefetcher.run_id)
 
-    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state_dict: Mapping[str, Any], *, skip: Sequence[Sequence[int]] = ()) -> None:
         """Continues at the position of a state, before the first batch or between two.
 
-        The world size may differ from that of the saving job.
+        The world size may differ from that of the saving job. Steps that the state skips are skipped again.
 
         Args:
             state_dict: What `state_dict()` returned.
+            skip: Ranges [begin, end) of further steps that are not yielded, from the step of the state on. Every rank
+                gives the same.
 
         Raises:
             RunMismatchError: If the state is of another run.
             PlanMismatchError: If the state is of another plan.
             RunReplacedError: If the state is of a run of that name that was deleted since and created again.
-            ValueError: If this version cannot read the state.
+            ValueError: If this version cannot read the state, a range begins before it or ends after the run, or
+                another rank gave other ones.
         """
-        self._state.load(state_dict, self._client.info)
+        info = self._client.connect().info() if skip else self._client.info  # the known length of the run may be old
+        self._state.load(state_dict, info, skip)
         self._prefetcher.stop()
         self._client.connect().keep_to_id(self._state.run_id)
+
+    def skip(self, steps: int) -> None:
+        """Leaves out the next steps, from `step` on, such as those after a loss spike.
+
+        Every rank calls it with the same number at the same step. States have the skipped steps, so that a resumed job
+        leaves them out too. Commits record their number.
+
+        Args:
+            steps: How many steps are not yielded, 0 or more.
+
+        Raises:
+            ValueError: If the number is negative, the run ends before, or another rank skips other steps.
+        """
+        self._state.replace_skips(self._state.skips.add(self.step, steps), self._client.connect().info())
 
     def commit(self, step: int | None = None) -> int:
         """Commits: the trainer's own checkpoint is *durable* and covers all steps before `step`.
@@ -401,7 +424,9 @@ class StepLoader(IterableDataset[Batch]):
         Raises:
             ValueError: If no step is given and no state was taken.
         """
-        return self._client.connect().commit(self._state.commit_step(step), self._commit_as)
+        client = self._client.connect()
+        client.keep_skips(self._state.skips)
+        return client.commit(self._state.commit_step(step), self._commit_as)
 
     # The mixture
 
@@ -453,7 +478,7 @@ class StepLoader(IterableDataset[Batch]):
             address = "private daemon" if self._documents.handle is None else str(self._documents.handle)
             source = f"{address}, {self._documents.state}"
         closed = ", closed" if self._documents is None and self._guard.closed else ""
-        return f"<StepLoader {source}, step {self._state.step}{closed}>"
+        return f"<StepLoader {source}, step {self.step}{closed}>"
 
     def _repr_html_(self) -> str:
         handle = None if self._documents is None or self._guard.closed else self._documents.handle

@@ -9,6 +9,7 @@ import torch
 
 from loaderd._array_format import WeightWarning
 from loaderd._loader_state import LoaderState
+from loaderd._client import Client
 from loaderd._prefetch import Prefetcher
 from loaderd._step import Step
 from loaderd._step_stream import StepStream
@@ -69,13 +70,18 @@ class BatchPrefetcher:
         return self._stream.run_id if self._stream else None
 
     def next(self, state: LoaderState) -> ReadyBatch:
-        """Returns the batch of the step `state.step`, and adds the time that this took to the counts.
+        """Returns the batch of the step `state.next_step`, and adds the time that this took to the counts.
 
         Raises:
             StopIteration: At the end of the run.
             LoaderdError: If the step does not arrive.
+            ValueError: If the run ends within skipped steps.
         """
         while True:
+            if (landing := state.next_step) != state.step:
+                self.stop()
+                self._connect().pass_over(state.step, landing)
+                state.step = landing
             reader, started = self._reader or self.open(state), time.monotonic()
             self._client.check()  # after the reader is set, which `interrupt` closes after the error is set
             try:
@@ -98,17 +104,22 @@ class BatchPrefetcher:
     def open(self, state: LoaderState) -> Prefetcher[ReadyBatch]:
         """Opens a reader at the position of a state, with what its thread needs."""
         info = self._client.info  # a state can then be taken even if the daemon is down
-        client, rank = self._client.connect(), self._ranks.find()
-        client.rank, client.world_size, client.peer = rank.rank, rank.world_size, rank.peer
+        client = self._connect()
         mover = Mover(self._options.device, self._options.pin_memory)
         ahead = self._options.prefetch_factor
         unused = 4 * (ahead + 2)  # a batch has three tensors of one size, and one of another bucket's
         builder = _BatchBuilder(self._format, Buffers(pinned=mover.pinned, keep=unused), mover)
-        self._guard.rank_info = rank
         client.keep_to_id(state.identify(info, self.run_id))
         self._stream = client.stream(state.step, masks=self._format.masks)
         self._reader = Prefetcher(self._stream, ahead, builder)
         return self._reader
+
+    def _connect(self) -> Client:
+        """Returns the client, which reads as the current rank."""
+        client, rank = self._client.connect(), self._ranks.find()
+        client.rank, client.world_size, client.peer = rank.rank, rank.world_size, rank.peer
+        self._guard.rank_info = rank
+        return client
 
     def interrupt(self) -> None:
         """Makes a `next()` in another thread raise."""

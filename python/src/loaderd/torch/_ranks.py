@@ -6,12 +6,16 @@ so they share a rank.
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch.distributed as dist
+
+from loaderd._skips import Skips
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -42,6 +46,29 @@ class RankInfo(NamedTuple):
     world_size: int
     source: str
     peer: int = 0
+
+
+_agreements = itertools.count()
+
+
+def check_agreement(skips: Skips) -> None:
+    """Checks that all ranks of torch.distributed skip the same steps; does not wait for them.
+
+    Every rank calls it equally often. The first one stores its skips in the store of the process group.
+
+    Raises:
+        ValueError: If another rank has stored other skips for this call.
+    """
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return
+    mine = json.dumps(skips.ranges)
+    store = dist.distributed_c10d._get_default_store()
+    first = store.compare_set(f"loaderd/skip/{next(_agreements)}", "", mine).decode()
+    if first not in ("", mine):
+        raise ValueError(
+            f"rank {dist.get_rank()} skips the steps {mine}, another rank {first}: skip the same steps on every rank, "
+            "at the same step"
+        )
 
 
 def find_rank(
