@@ -95,8 +95,8 @@ func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range perRankMetrics {
 		out <- x.desc
 	}
-	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, skippedStepsDesc, missingRankDesc, consumedStepDesc,
-		slowestStepDesc, fastestStepDesc, worldSizeDesc} {
+	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, skippedStepsDesc, missingRankDesc,
+		consumedStepDesc, slowestStepDesc, fastestStepDesc, worldSizeDesc} {
 		out <- x
 	}
 }

@@ -50,7 +50,7 @@ func TestRankMetrics_PerRankAndJob(t *testing.T) {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if want := 3*5 + 2*4 + 2; len(have) != want {
+	if want := 3*5 + 2*4 + 3; len(have) != want {
 		t.Errorf("%d figures, want %d: %v", len(have), want, have)
 	}
 }
@@ -62,7 +62,7 @@ func TestRankMetrics_NumberIsBounded(t *testing.T) {
 		streams = append(streams, reads("big", i, uint64(1000+i)), reads(fmt.Sprintf("job-%d", i), 0, 5))
 	}
 	have := gathered(t, ranked(streams...))
-	if want := maxShownRanks*len(perRankMetrics) + maxShownJobs*4 + 2; len(have) != want {
+	if want := maxShownRanks*len(perRankMetrics) + maxShownJobs*4 + 3; len(have) != want {
 		t.Errorf("%d figures, want %d", len(have), want)
 	}
 	for i, shown := range map[int]bool{0: true, maxShownRanks - 1: true, maxShownRanks: false, 999: false} {

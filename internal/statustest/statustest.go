@@ -60,6 +60,7 @@ func (c *contradictions) steps(s *api.Status) {
 	}
 	for i, k := range s.Commits {
 		within(c, "committed steps of job "+k.Job, k.Step, s.Planned)
+		within(c, "skipped steps of those committed by job "+k.Job, k.Skipped, k.Step)
 		if k.Step < s.Committed {
 			c.add("job %s has committed %d, all committing jobs %d", k.Job, k.Step, s.Committed)
 		}

@@ -11,7 +11,9 @@ import (
 
 const (
 	checkpointMagic   = "LC"
-	checkpointVersion = 2
+	checkpointVersion = 1
+	// skipVersion is the version of a checkpoint with a job that has skipped steps.
+	skipVersion = 2
 )
 
 // Checkpoint is the complete state of an applier after a record of the plan log. It shortens a restart; no plan
@@ -37,11 +39,15 @@ func NewTail(position uint64, record []byte) Tail {
 
 // Encode returns the encoded checkpoint; docs/reference/plan.md describes the format.
 func (c Checkpoint) Encode() []byte {
-	b := append([]byte(checkpointMagic), checkpointVersion)
+	version := byte(checkpointVersion)
+	if c.Commits.Skipped() != nil {
+		version = skipVersion
+	}
+	b := append([]byte(checkpointMagic), version)
 	b = codec.AppendString(b, c.Fingerprint)
 	b = binary.AppendUvarint(b, c.Tail.Position)
 	b = binary.AppendUvarint(b, uint64(c.Tail.Checksum))
-	b = c.Commits.appendState(b)
+	b = c.Commits.appendState(b, version == skipVersion)
 	b = binary.AppendUvarint(b, uint64(len(c.Pending)))
 	for _, p := range c.Pending {
 		b = p.appendBody(append(b, p.Kind()))
@@ -56,8 +62,8 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	if len(b) < len(checkpointMagic)+5 || string(b[:2]) != checkpointMagic {
 		return c, errors.New("not a checkpoint")
 	}
-	if b[2] != checkpointVersion {
-		return c, fmt.Errorf("format version %d, this binary reads %d", b[2], checkpointVersion)
+	if b[2] != checkpointVersion && b[2] != skipVersion {
+		return c, fmt.Errorf("format version %d, this binary reads %d and %d", b[2], checkpointVersion, skipVersion)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
@@ -66,7 +72,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	in := codec.Cursor{Buf: body[3:]}
 	c.Fingerprint = string(in.Bytes(int(in.BoundedUvarint(1 << 10))))
 	c.Tail = Tail{in.Uvarint(), uint32(in.BoundedUvarint(1<<32 - 1))}
-	c.Commits = readCommits(&in)
+	c.Commits = readCommits(&in, b[2] == skipVersion)
 	for range in.BoundedUvarint(1 << 20) {
 		kind := in.Bytes(1)
 		if in.Err != nil {

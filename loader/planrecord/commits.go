@@ -115,21 +115,27 @@ func readJob(r *codec.Cursor) string {
 	return name
 }
 
-// appendState writes the jobs in the order of their names.
-func (k Commits) appendState(b []byte) []byte {
+// appendState writes the jobs in the order of their names, with their skipped steps if skips is set.
+func (k Commits) appendState(b []byte, skips bool) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		b = codec.AppendString(b, name)
-		b = binary.AppendUvarint(binary.AppendUvarint(b, k[name].Step), k[name].Skipped)
+		b = binary.AppendUvarint(b, k[name].Step)
+		if skips {
+			b = binary.AppendUvarint(b, k[name].Skipped)
+		}
 	}
 	return b
 }
 
-func readCommits(r *codec.Cursor) Commits {
+func readCommits(r *codec.Cursor, skips bool) Commits {
 	k := Commits{}
 	for range r.BoundedUvarint(MaxCommittingJobs) {
 		name := readJob(r)
-		c := JobCommit{r.Uvarint(), r.Uvarint()}
+		c := JobCommit{Step: r.Uvarint()}
+		if skips {
+			c.Skipped = r.Uvarint()
+		}
 		if r.Err != nil {
 			break
 		}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -102,6 +104,9 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	}
 	line("steps", "%s %s; %s committed; oldest readable step: %s", humanize.Count(info.Planned), state,
 		humanize.Count(info.Committed), humanize.Count(info.Oldest))
+	for _, job := range slices.Sorted(maps.Keys(info.Skipped)) {
+		line("skipped", "%s by job %s", humanize.Things(int(info.Skipped[job]), "step"), job)
+	}
 	line("length", "%s", lengthOf(info.Length))
 	var names []string
 	for _, s := range info.Sources {

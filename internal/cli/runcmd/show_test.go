@@ -31,6 +31,7 @@ func TestInfo_GoldenOutput(t *testing.T) {
 				i.Sources = append(i.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name}})
 			}
 		}),
+		"skipped": with(func(i *loader.Info) { i.Skipped = map[string]uint64{"trainer": 300, "eval": 1} }),
 		"endless": with(func(i *loader.Info) { i.Length = &state.Length{Endless: true} }),
 		"idle":    with(func(i *loader.Info) { i.Length = &state.Length{Idle: true} }),
 	} {
