@@ -216,6 +216,10 @@ func TestRuns_AuditInspectAndFork(t *testing.T) {
 		{[]string{"run", "fork", "--run", "absent", "--step", "3", "--new", "far"}, command.ExitFailed, "absent"},
 		{[]string{"run", "audit", "--run", "absent"}, command.ExitFailed, "absent"},
 		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},
+		{[]string{"ledger", "--spike", "100000:100001"}, command.ExitFailed, "ended before step 100000"},
+		{[]string{"ledger", "--spike", "5:5"}, command.ExitUsage, "the first step and the one after the last"},
+		{[]string{"ledger", "--spike", "5"}, command.ExitUsage, "want A:B"},
+		{[]string{"ledger", "--spike", "1:2", "--format", "arrow"}, command.ExitUsage, "want table or json"},
 		{[]string{"ledger", "--run", "rest", "--step", "0"}, command.ExitFailed, "whole"},
 	} {
 		if code, stdout, stderr := s.loaderd(refused.args...); code != refused.code ||
@@ -274,6 +278,10 @@ func (s *site) ledger(t *testing.T, whole []flightclient.Batch) {
 		if !slices.Equal(have, want) {
 			t.Errorf("%s: %v, want %v", format, have, want)
 		}
+	}
+	if spike := s.does("ledger", "--spike", "2:3"); !strings.Contains(spike,
+		"run whole, steps 2 to 2, compared with 2 steps before") || !strings.Contains(spike, "LARGEST") {
+		t.Errorf("compared steps:\n%s", spike)
 	}
 	table := s.does("ledger", "--step", fmt.Sprint(step), "--documents")
 	if !strings.Contains(table, "run whole step 2: 4 rows of 128 tokens") ||

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,10 +21,11 @@ import (
 func NewLedgerCmd() *cobra.Command {
 	var client command.FlightClient
 	var step uint64
+	var spike spikeFlag
 	var asked ledgerAsked
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "ledger (--step N | --find ID | --sequence N)",
+		Use:   "ledger (--step N | --find ID | --sequence N | --spike A:B)",
 		Short: "Show the contents of a step, or the steps of a document",
 		Long: `Show the contents of a step: its rows and the spans of each row, as the plan
 records them. A span has one of these forms:
@@ -41,12 +44,17 @@ With --find or --sequence the command shows every row of the plan that contains
 a part of a document. --find takes the producer's id, the path, the url, or the
 name that publish gave the document. The name is the field "id" of a line, or
 the path of a plain file as it was passed to publish. For a message with several
-documents, --find takes the id of one document and shows only its spans.`,
+documents, --find takes the id of one document and shows only its spans.
+
+With --spike the command compares the steps A to B, without B, with at most
+1,000 steps before them: the share of each source, the lengths of spans, the
+documents with the most tokens, and documents that begin repeatedly.`,
 		Example: `  loaderd ledger --step 1200 --documents
   loaderd ledger --step 1200 --format json | jq '.rows[0]'
   loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet
   loaderd ledger --step 1200 --text
-  loaderd ledger --find corpus/7.txt`,
+  loaderd ledger --find corpus/7.txt
+  loaderd ledger --spike 41200:41300`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if asJSON {
@@ -60,6 +68,9 @@ documents, --find takes the id of one document and shows only its spans.`,
 				return command.Usage(fmt.Errorf("--text --format %s: want table or json", asked.format))
 			}
 			ctx, out := cmd.Context(), cmd.OutOrStdout()
+			if spike.end > 0 {
+				return asked.compare(ctx, &client, spike, out)
+			}
 			if cmd.Flags().Changed("step") {
 				s, err := asked.step(ctx, &client, step)
 				if err != nil {
@@ -77,6 +88,7 @@ documents, --find takes the id of one document and shows only its spans.`,
 	client.Register(cmd)
 	f := cmd.Flags()
 	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0")
+	f.Var(&spike, "spike", "compare the steps `A:B` with those before: from A, without B")
 	f.StringVar(&asked.id, "find", "", "`id` of a document: the producer's id, its name in the file, or its path")
 	f.Uint64Var(&asked.sequence, "sequence", 0, "stream `sequence` of a document")
 	f.StringVar(&asked.source, "source", "", "with --sequence: `name` of the source, if the run has several")
@@ -91,8 +103,9 @@ documents, --find takes the id of one document and shows only its spans.`,
 		"`format`: table, json, arrow (IPC stream) or parquet; the last two have one row per span")
 	f.BoolVar(&asJSON, "json", false, "print one JSON object, as --format json does")
 	cmd.MarkFlagsMutuallyExclusive("json", "format")
-	cmd.MarkFlagsOneRequired("step", "find", "sequence")
-	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
+	cmd.MarkFlagsOneRequired("step", "find", "sequence", "spike")
+	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence", "spike")
+	cmd.MarkFlagsMutuallyExclusive("text", "spike")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")
 	cmd.MarkFlagsMutuallyExclusive("source", "step")
 	cmd.MarkFlagsMutuallyExclusive("source", "find")
@@ -135,6 +148,39 @@ func (a ledgerAsked) find(ctx context.Context, client *command.FlightClient) (fo
 	})
 	return found, err
 }
+
+// compare writes the comparison of steps with the ones before.
+func (a ledgerAsked) compare(ctx context.Context, client *command.FlightClient, steps spikeFlag, w io.Writer) error {
+	if a.format != "table" && a.format != "json" {
+		return command.Usage(fmt.Errorf("--spike --format %s: want table or json", a.format))
+	}
+	var s ledger.Spike
+	err := client.Ask(ctx, "ledger", func(c *flightclient.Client) (err error) {
+		s, err = ledger.ReadSpike(ctx, c, client.Run, steps.begin, steps.end)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return s.Write(w, a.format)
+}
+
+// spikeFlag is the value of a flag for a range of steps.
+type spikeFlag struct{ begin, end uint64 }
+
+func (s *spikeFlag) Set(value string) error {
+	begin, end, _ := strings.Cut(value, ":")
+	var first, last stepFlag
+	if first.Set(begin) != nil || last.Set(end) != nil {
+		return errors.New("want A:B, the first step and the one after the last")
+	}
+	s.begin, s.end = uint64(first), uint64(last)
+	return ledger.CheckSpike(s.begin, s.end)
+}
+
+func (s *spikeFlag) String() string { return "" }
+
+func (s *spikeFlag) Type() string { return "A:B" }
 
 // stepFlag is the value of a flag for a step's index.
 type stepFlag uint64
