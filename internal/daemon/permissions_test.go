@@ -179,6 +179,8 @@ var bodies = map[string][]request{
 	"cause":  {{"", `{"step":0}`}}, "ledger": {{"", `{"step":0}`}},
 	"find": {{"", `{"source":"web","sequence":1}`}}, "text": {{"", `{"source":"web","sequence":1}`}},
 	"mix":      {{"", `{"weights":{"web":1,"code":1}}`}, {"without a change", `{}`}},
+	"filter":   {{"", `{"where":"tokens > 0"}`}, {"without a change", `{}`}},
+	"schedule": {{"", `{"phases":[{"rows":64}]}`}, {"without a change", `{}`}},
 	"consumed": {{"", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`}},
 }
 

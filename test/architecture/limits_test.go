@@ -53,7 +53,7 @@ var beyond = map[string]int{
 	"fields stream/publish.Publisher":                          22, // settings, and a lock for each of three stages
 	"methods arrowout/internal/session.budget":                 32, // one lock; each condition of the queue has a method
 	"methods internal/natstest.Cluster":                        35, // faults that tests inject
-	"methods loader.Run":                                       38, // the facade of a run
+	"methods loader.Run":                                       40, // the facade of a run
 	"methods loader/diagnosis.wait":                            39, // a method for each cause
 	"methods loader/mixture.Mixture":                           45, // one state machine, half of it queries
 	"methods loader/planner.Planner":                           80, // one state machine, restored as a whole

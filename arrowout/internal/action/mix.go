@@ -162,11 +162,11 @@ func remainingDocuments(x state.SourceStats, first, last uint64) (documents int6
 	return documents, false
 }
 
-// requiredRole returns the role that an action requires. Every role may view filters and a mixture. A change requires
-// the role operate, or for a mixture train if that is configured.
+// requiredRole returns the role that an action requires. Every role may view filters, schedules and mixtures. A change
+// requires the role operate, or for a mixture train if that is configured.
 func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 	switch {
-	case a.Name == "filter" && q.where == nil:
+	case a.Name == "filter" && q.where == nil, a.Name == "schedule" && len(q.phases) == 0:
 		return auth.Read
 	case a.Name != "mix":
 	case !q.hasMixtureChange():
@@ -182,7 +182,7 @@ func (a Action) costOf(q requestBody) cost {
 	switch {
 	case a.Name == "mix" && !q.hasMixtureChange():
 		return costSearch
-	case a.Name == "filter" && q.where == nil:
+	case a.Name == "filter" && q.where == nil, a.Name == "schedule" && len(q.phases) == 0:
 		return costLow
 	}
 	return a.cost

@@ -19,6 +19,7 @@ type Run interface {
 	Steps
 	Documents
 	Records
+	Controls
 }
 
 // Steps describes a run and its steps.
@@ -58,12 +59,18 @@ type Documents interface {
 
 // Records append to the plan, or store the state of the planner.
 type Records interface {
-	// Commit records that a job's own checkpoint covers all steps before step. Leave records that a job no longer
+	// RecordCommit records that a job's own checkpoint covers all steps before step. Leave records that a job no longer
 	// retains documents. Both return the step before which all jobs have committed.
 	RecordCommit(ctx context.Context, c planrecord.Commit) (committed uint64, err error)
 	Leave(ctx context.Context, job string) (committed uint64, err error)
+	// Checkpoint stores the planner's state and returns its step.
+	Checkpoint(ctx context.Context) (uint64, error)
+}
+
+// Controls change what the run plans next. The plan records who, which is empty if callers have no names.
+type Controls interface {
 	// SealBy ends the stream after its last document. FlushBy flushes the pool at that document and planning continues.
-	// Both return the document's sequence. The plan records who, which is empty if callers have no names.
+	// Both return the document's sequence.
 	SealBy(ctx context.Context, who string) (uint64, error)
 	FlushBy(ctx context.Context, who string) (uint64, error)
 	// SealSource ends one source after its last document and returns that document's sequence.
@@ -75,8 +82,6 @@ type Records interface {
 	// ChangeSchedule replaces the phases of the steps that have not begun, or computes what that would do. It returns the
 	// first step that can differ.
 	ChangeSchedule(ctx context.Context, who string, phases []runconfig.Phase, dryRun bool) (uint64, error)
-	// Checkpoint stores the planner's state and returns its step.
-	Checkpoint(ctx context.Context) (uint64, error)
 }
 
 // SourcesOf returns the sources of a run.

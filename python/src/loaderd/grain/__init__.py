@@ -6,7 +6,7 @@ except ModuleNotFoundError as error:
     if error.name != "grain":
         raise
     raise ModuleNotFoundError(
-        "loaderd.grain requires Grain: pip install grain. loaderd.Client does not require it: it returns numpy arrays",
+        "loaderd.grain requires Grain, unlike loaderd.Client, which returns numpy arrays: pip install grain",
         name="grain",
     ) from None
 

@@ -9,7 +9,7 @@ except ModuleNotFoundError as error:
     if error.name not in ("jax", "jaxlib"):
         raise
     raise ModuleNotFoundError(
-        "loaderd.jax requires JAX: pip install jax. loaderd.Client does not require it: it returns numpy arrays",
+        "loaderd.jax requires JAX, unlike loaderd.Client, which returns numpy arrays: pip install jax",
         name=error.name,
     ) from None
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 import torch
 
 from loaderd._array_format import WeightWarning
-from loaderd._loader_state import LoaderState
 from loaderd._client import Client
+from loaderd._loader_state import LoaderState
 from loaderd._prefetch import Prefetcher
 from loaderd._step import Step
 from loaderd._step_stream import StepStream
