@@ -23,7 +23,7 @@ func NewScheduleCmd() *cobra.Command {
 	var dryRun, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "schedule",
-		Short: "Show or change the sizes of the steps to come",
+		Short: "Show or change the size of steps",
 		Long: `Show the phases of the run: the rows of a step, and where each phase begins.
 With --phase, the given phases replace those that have not begun. The change is
 recorded in the plan, so that a restart repeats it. It takes effect with the
