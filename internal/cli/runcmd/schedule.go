@@ -30,8 +30,8 @@ recorded in the plan, so that a restart repeats it. It takes effect with the
 next document that is planned; steps that are planned already keep their rows.
 
 --phase has the settings of a phase in steps.schedule of a configuration. A
-first phase without from_tokens and from_step begins now, and ends a ramp in
-progress. The ranks of every job that reads must be able to share its rows.`,
+first phase without a start begins now, and ends a ramp in progress. The ranks
+of every job that reads must be able to share its rows.`,
 		Example: `  loaderd schedule
   loaderd schedule --phase '{rows: 1024, ramp_tokens: 2e9}' --dry-run
   loaderd schedule --phase '{from_step: 5000, tokens: 8388608}'`,
