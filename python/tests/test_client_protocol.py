@@ -27,6 +27,7 @@ INFO = {
         "steps": {"rows": 2},
         "attention": "document",
     },
+    "schedule": {"phases": [{"step_rows": [2, 2]}]},
 }
 SCHEMA = pa.schema([("input_ids", pa.list_(pa.uint16())), ("cu_seqlens", pa.list_(pa.int32()))])
 Message = tuple[pa.RecordBatch, bytes | None]

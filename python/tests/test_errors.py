@@ -191,12 +191,16 @@ INFO = {
         "steps": {"rows": 8},
         "attention": "row",
     },
+    "schedule": {"phases": [{"step_rows": [8, 8]}]},
 }
 
 
 def test_run_info() -> None:
     def config(**change: object) -> RunInfo:
         return RunInfo.decode(INFO | {"config": INFO["config"] | change})  # type: ignore[operator]
+
+    def phases(*rows: list[int]) -> RunInfo:
+        return RunInfo.decode(INFO | {"schedule": {"phases": [{"step_rows": r} for r in rows]}})
 
     info = RunInfo.decode(INFO)
     assert (info.buckets, info.rows, info.commits, info.attention) == (
@@ -205,8 +209,8 @@ def test_run_info() -> None:
         {"trainer": 2},
         "row",
     )
-    assert config(steps={"rows": 8, "tokens": 1024}).rows == {64: 16, 128: 8}
-    assert config(steps={"rows": 8, "table": [6, 2]}).rows == {64: 6, 128: 2}
+    assert phases([16, 8]).rows == {64: 16, 128: 8}
+    assert phases([6, 2], [4, 4]).rows == {64: 6, 128: 4}
     assert info.narrow and not config(tokenizer={"vocab_size": 65_537, "pad": 0}).narrow
     assert (
         not config(tokenizer={"vocab_size": 100, "pad": 65_536}).narrow
@@ -221,7 +225,7 @@ def test_run_info() -> None:
         with pytest.raises(ProtocolError, match="description of the run"):
             RunInfo.decode(INFO | change)
     with pytest.raises(ProtocolError, match="description of the run"):
-        config(steps={"table": [6]})
+        phases([6])
 
 
 def test_ticket() -> None:

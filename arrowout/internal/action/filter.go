@@ -11,7 +11,7 @@ import (
 )
 
 // filter replaces a filter, or reports the filters in effect.
-func filter(h *Handler, ctx context.Context, q requestBody, send func(any) error) error {
+func filter(ctx context.Context, h *Handler, q requestBody, send func(any) error) error {
 	if q.where == nil && (q.dryRun || q.source != "") {
 		return invalidBodyError("filter", "source and dry_run need a change", `send "where" as well, empty for no filter`)
 	}

@@ -27,10 +27,10 @@ func NewFilterCmd() *cobra.Command {
 		Short: "Show or change the filters of documents",
 		Long: `Show the filters of documents: that of all documents (documents.where), those of
 sources (sources.NAME.where), and the number of documents that they rejected.
-With --where a filter is replaced. The change takes effect with the next document
-that is planned, on all ranks at the same step. The plan records the change, so
-that a restart repeats it. Buffered documents were taken before the change and
-are sent first.
+With --where a filter is replaced. The change takes effect with the next
+document that is planned, on all ranks at the same step. The plan records the
+change, so that a restart repeats it. Buffered documents were taken before the
+change and are sent first.
 
 The expression is as in the configuration, see the reference of documents.where.
 An empty expression removes the filter.`,
