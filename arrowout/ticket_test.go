@@ -14,13 +14,17 @@ import (
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", FormerNames: []string{"r0"}, ID: strings.Repeat("1a", 16), HasPlan: true,
-	Fingerprint: "f00d",
-	Config: runconfig.Config{
-		Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
-		Packing:   packonline.Config{Buckets: []int{2048}},
-		Steps:     runconfig.Steps{Rows: 12}}, Sources: []plan.SourceInfo{
-		{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
+var about = func() loader.Info {
+	info := loader.Info{Run: "r1", FormerNames: []string{"r0"}, ID: strings.Repeat("1a", 16), HasPlan: true,
+		Fingerprint: "f00d",
+		Config: runconfig.Config{
+			Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
+			Packing:   packonline.Config{Buckets: []int{2048}},
+			Steps:     runconfig.Steps{Rows: 12}}, Sources: []plan.SourceInfo{
+			{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
+	info.Schedule = runconfig.NewSchedule(info.Config)
+	return info
+}()
 
 func TestParseTicket_AcceptsAndRefuses(t *testing.T) {
 	for _, tc := range []struct {

@@ -53,6 +53,7 @@ def message(step: int, **change: object) -> Message:
         "loss_tokens": 8,
         "documents": 2,
         "max_seqlen": 4,
+        "step_rows": 2,
         "step_tokens": 8,
         "step_segments": 2,
         "step_loss_tokens": 8,
