@@ -162,6 +162,7 @@ METADATA = {
     "step_segments": 5,
     "step_loss_tokens": 18,
     "step_loss_segments": 3,
+    "step_rows": 4,
 }
 
 

@@ -33,6 +33,7 @@ def metadata(rows: int, bucket: int, part: int = 0, parts: int = 1) -> Metadata:
         step_segments=4,
         step_loss_tokens=9,
         step_loss_segments=4,
+        step_rows=rows,
     )
 
 

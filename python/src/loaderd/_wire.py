@@ -112,7 +112,7 @@ class Metadata:
     step_segments: int
     step_loss_tokens: int
     step_loss_segments: int
-    step_rows: int | None = None
+    step_rows: int
     step_sources: int | None = None
     weighted: bool = False
     sources: Mapping[str, SourceCount] | None = None
@@ -125,7 +125,7 @@ class Metadata:
         """
         body = loads(data, "metadata of a batch")
         run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
-        numbers |= {k: body[k] for k in ("step_rows", "step_sources") if k in body}
+        numbers |= {k: body[k] for k in ("step_sources",) if k in body}
         bad = [k for k, v in numbers.items() if type(v) is not int or v < 0]
         if bad or not isinstance(run, str):
             raise ProtocolError(
@@ -150,6 +150,7 @@ _NUMBERS = (
     "step_segments",
     "step_loss_tokens",
     "step_loss_segments",
+    "step_rows",
 )
 
 

@@ -208,7 +208,19 @@ class Frozen(Iterator[Step]):
             k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")
         }
         meta = Metadata(
-            self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared, step_sources=of.get("step_sources")
+            self.run,
+            of["step"],
+            0,
+            1,
+            of["bucket"],
+            rows,
+            0,
+            0,
+            0,
+            0,
+            **shared,
+            step_rows=total,
+            step_sources=of.get("step_sources"),
         )
         part = part_of(mine, meta, counted=False)
         check_ids(part, self._ids, f"step {meta.step} of run {meta.run} in {self.folder}")
