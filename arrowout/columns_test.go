@@ -238,7 +238,8 @@ func TestColumns_UnknownSourceIsAnError(t *testing.T) {
 
 func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, step *plan.Step, first, n int) {
 	t.Helper()
-	want := api.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket), Rows: n, StepRows: len(step.Rows),
+	want := api.Metadata{Run: "fake", Step: step.Index, Parts: 1, Bucket: int(step.Bucket),
+		Rows: n, StepRows: len(step.Rows),
 		StepSources: f.begun}
 	for _, row := range step.Rows {
 		m := model(f, row, step.Bucket)

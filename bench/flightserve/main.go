@@ -22,6 +22,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
@@ -154,9 +155,9 @@ func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	return &plan.Step{Index: step, Bucket: int32(p.bucket), Rows: p.pieces}, nil
 }
 
-func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error)   { return 0, nil }
-func (p *prebuilt) Leave(context.Context, string) (uint64, error)            { return 0, nil }
-func (p *prebuilt) LookupDocument(context.Context, string) ([]uint64, error) { return nil, nil }
+func (p *prebuilt) RecordCommit(context.Context, planrecord.Commit) (uint64, error) { return 0, nil }
+func (p *prebuilt) Leave(context.Context, string) (uint64, error)                   { return 0, nil }
+func (p *prebuilt) LookupDocument(context.Context, string) ([]uint64, error)        { return nil, nil }
 func (p *prebuilt) FindRows(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
 	return nil
 }
@@ -170,6 +171,9 @@ func (p *prebuilt) NextDocuments(context.Context, string, int) ([]uint64, error)
 func (p *prebuilt) SealBy(context.Context, string) (uint64, error)               { return 0, nil }
 func (p *prebuilt) FlushBy(context.Context, string) (uint64, error)              { return 0, nil }
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
+	return 0, nil
+}
+func (p *prebuilt) ChangeSchedule(context.Context, string, []runconfig.Phase, bool) (uint64, error) {
 	return 0, nil
 }
 func (p *prebuilt) Filter(context.Context, state.FilterRequest) (uint64, error) { return 0, nil }
