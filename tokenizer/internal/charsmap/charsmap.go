@@ -1,5 +1,5 @@
-// Package charsmap replaces the characters of a text by a precompiled_charsmap of SentencePiece, as the reference
-// implementations do. Hugging Face tokenizers replaces graphemes and characters, SentencePiece the longest keys.
+// Package charsmap replaces the characters of a text by a precompiled_charsmap of SentencePiece, as Hugging Face
+// tokenizers does: it replaces graphemes and characters. SentencePiece itself replaces the longest keys.
 package charsmap
 
 import (
@@ -142,24 +142,8 @@ func (m *Map) shortest(s []byte) (text string, ok bool) {
 	return "", false
 }
 
-// Longest returns the replacement of the longest key with which s starts, and the key's length; 0 if it starts with
-// none.
-func (m *Map) Longest(s []byte) (text string, length int) {
-	if c := s[0]; c < utf8.RuneSelf && !m.ascii[c] {
-		return "", 0
-	}
-	n, v := m.keys.Longest(trie.Root, s)
-	if n == 0 {
-		return "", 0
-	}
-	return m.texts[v], n
-}
-
 // Growth returns the factor by which the map may lengthen a text.
 func (m *Map) Growth() float64 { return m.growth }
-
-// IsPlain reports whether no key starts with an ASCII character.
-func (m *Map) IsPlain(c byte) bool { return !m.ascii[c] }
 
 // AppendGraphemes appends s as replaced by Hugging Face tokenizers: a grapheme of less than six bytes by the
 // replacement of the shortest key with which it starts. If it has none, and in longer graphemes, each character is

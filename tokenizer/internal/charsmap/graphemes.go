@@ -106,7 +106,7 @@ func graphemeEnd(s []byte, i int) int {
 	return i
 }
 
-// joins reports whether no grapheme ends between two characters, whatever is around them.
+// joins reports whether no grapheme ends between two characters, in any text.
 func joins(before, after graphemeKind) bool {
 	if before == crKind {
 		return after == lfKind

@@ -86,6 +86,7 @@ func TestReadConfig_IsStrict(t *testing.T) {
 		"a merge of three":         {`{"model": {"merges": [["a", "b", "c"]]}}`, "merge 0"},
 		"a merge of a number":      {`{"model": {"merges": [["a", 1]]}}`, "merge 0"},
 		"merges in two ways":       {`{"model": {"merges": ["a b", ["ab", "c"]]}}`, "merge 1"},
+		"a score too large":        {`{"model": {"vocab": [["a", 18446744073709551615e300]]}}`, "too large or too small"},
 		"an id too large":          {`{"model": {"vocab": {"a": 99999999}}}`, `token "a": id 99999999`},
 	} {
 		t.Run(name, func(t *testing.T) {

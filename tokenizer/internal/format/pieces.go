@@ -54,12 +54,15 @@ func (r *configReader) readPieces() error {
 // multiplies the number of all digits by a power of ten.
 func parseScore(text string) (float64, error) {
 	const maxPower = 308
+	unrepresentable := func() error {
+		return fmt.Errorf("model vocab: score %s is too large or too small", Truncate(text))
+	}
 	number, power, hasPower := strings.Cut(strings.ToLower(text), "e")
 	exponent := 0
 	if hasPower {
 		e, err := strconv.Atoi(power)
 		if err != nil || e < -2*maxPower || e > maxPower {
-			return 0, fmt.Errorf("model vocab: score %s is too large or too small", Truncate(text))
+			return 0, unrepresentable()
 		}
 		exponent = e
 	}
@@ -83,13 +86,15 @@ func parseScore(text string) (float64, error) {
 	f := float64(digits)
 	switch {
 	case exponent < -2*maxPower || exponent > maxPower:
-		return 0, fmt.Errorf("model vocab: score %s is too large or too small", Truncate(text))
+		return 0, unrepresentable()
 	case exponent < -maxPower:
 		f = f / 1e308 / pow10(-exponent-maxPower)
 	case exponent < 0:
 		f /= pow10(-exponent)
 	default:
-		f *= pow10(exponent)
+		if f *= pow10(exponent); math.IsInf(f, 0) {
+			return 0, unrepresentable()
+		}
 	}
 	if negative {
 		f = -f

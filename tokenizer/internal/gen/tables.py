@@ -1,5 +1,4 @@
-"""Write ../ucd/properties_table.go and the tables of ../norm: characters as the reference sees them, asked of the
-reference.
+"""Write ../ucd/properties_table.go and the tables of ../norm from the output of the reference for each character.
 
 Run it in a Python that has the `tokenizers` package of PyPI: go generate ./tokenizer/...
 """

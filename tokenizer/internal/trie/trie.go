@@ -3,7 +3,9 @@ package trie
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 )
 
 // Trie maps byte strings to values. It is a double array: the child of a node by a byte is at the node's base,
@@ -23,6 +25,8 @@ const (
 	searchBlocks = 16
 	// maxNodes bounds the memory of a trie to some hundred MB.
 	maxNodes = 1 << 24
+	// maxKeyBytes bounds a key, and so the time per byte of a text.
+	maxKeyBytes = 512
 )
 
 // Root is the node from which keys start.
@@ -34,18 +38,17 @@ type Key struct {
 	Value int32
 }
 
-// New returns the trie of keys, which must be distinct and not empty. It fails if they have too many bytes together.
+// New returns the trie of keys, which must be distinct and not empty. It fails if one of them or all together have too
+// many bytes.
 func New(keys []Key) (*Trie, error) {
-	sorted := slices.SortedFunc(slices.Values(keys), func(a, b Key) int {
-		if a.Text < b.Text {
-			return -1
-		}
-		return 1
-	})
+	sorted := slices.SortedFunc(slices.Values(keys), func(a, b Key) int { return strings.Compare(a.Text, b.Text) })
 	nodes := 1
 	for _, k := range sorted {
+		if len(k.Text) > maxKeyBytes {
+			return nil, fmt.Errorf("%.40q... has %d bytes, at most %d are supported", k.Text, len(k.Text), maxKeyBytes)
+		}
 		if nodes += len(k.Text); nodes > maxNodes {
-			return nil, errors.New("the vocabulary has more than 16 MiB of text")
+			return nil, errors.New("all texts together have more than 16 MiB")
 		}
 	}
 	b := builder{keys: sorted}

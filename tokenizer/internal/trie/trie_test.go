@@ -2,10 +2,20 @@ package trie_test
 
 import (
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"loaderd/tokenizer/internal/trie"
 )
+
+func TestNew_BoundsKeys(t *testing.T) {
+	if _, err := trie.New([]trie.Key{{Text: strings.Repeat("a", 512)}}); err != nil {
+		t.Error(err)
+	}
+	if _, err := trie.New([]trie.Key{{Text: strings.Repeat("a", 513)}}); err == nil {
+		t.Error("no error for a key of 513 bytes")
+	}
+}
 
 // The longest key is that of a search through all keys.
 func TestTrie_FindsLongestKey(t *testing.T) {

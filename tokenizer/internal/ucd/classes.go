@@ -85,8 +85,8 @@ func (t *classTable) classOf(r uint32) Class { return t.class[t.page[r>>8]][r&0x
 // ClassOf returns the classes of a character.
 func ClassOf(r rune) Class { return classes.classOf(uint32(r)) }
 
-// ClassAt returns the classes and the size in bytes of the character at s[i]; s is valid UTF-8.
-func ClassAt(s []byte, i int) (Class, int) {
+// classAt returns the classes and the size in bytes of the character at s[i]; s is valid UTF-8.
+func classAt(s []byte, i int) (Class, int) {
 	if b := s[i]; b < utf8.RuneSelf {
 		return classes.ascii[b], 1
 	}
@@ -115,7 +115,7 @@ func wideRune(s []byte) (r uint32, n int) {
 // EndOfClass returns the end of the characters from i on that are of a class in c.
 func EndOfClass(s []byte, i int, c Class) int {
 	for i < len(s) {
-		k, n := ClassAt(s, i)
+		k, n := classAt(s, i)
 		if k&c == 0 {
 			break
 		}
@@ -127,7 +127,7 @@ func EndOfClass(s []byte, i int, c Class) int {
 // EndOfOther returns the end of the characters from i on that are of no class in c.
 func EndOfOther(s []byte, i int, c Class) int {
 	for i < len(s) {
-		k, n := ClassAt(s, i)
+		k, n := classAt(s, i)
 		if k&c != 0 {
 			break
 		}

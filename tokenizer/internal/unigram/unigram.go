@@ -27,9 +27,6 @@ type Options struct {
 // unknownPenalty is how much less than the lowest score an unknown character has.
 const unknownPenalty = 10
 
-// MaxPieceBytes bounds a piece, and so the time per byte of a text.
-const MaxPieceBytes = 512
-
 // Model has the pieces. It is safe for concurrent use.
 type Model struct {
 	pieces *trie.Trie
@@ -42,10 +39,6 @@ func New(pieces []Piece, o Options) (*Model, error) {
 	m := &Model{Options: o, scores: make([]float64, len(pieces))}
 	last := make(map[string]int32, len(pieces))
 	for id, p := range pieces {
-		if len(p.Text) > MaxPieceBytes {
-			return nil, fmt.Errorf("model vocab: piece %d has %d bytes, at most %d are supported", id, len(p.Text),
-				MaxPieceBytes)
-		}
 		if math.IsNaN(p.Score) {
 			return nil, fmt.Errorf("model vocab: piece %d has no number as its score", id)
 		}

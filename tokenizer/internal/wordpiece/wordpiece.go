@@ -25,7 +25,8 @@ type Options struct {
 	MaxRunes int    // a word of more characters is unknown
 }
 
-// New returns a model with tokens that are distinct and not empty. It fails if they have too many bytes together.
+// New returns a model with tokens that are distinct and not empty. It fails if one of them or all together have too
+// many bytes.
 func New(tokens []trie.Key, o Options) (*Model, error) {
 	t, err := trie.New(tokens)
 	if err != nil {
