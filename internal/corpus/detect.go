@@ -67,11 +67,10 @@ func extension(name string) string {
 // shardExtension is the extension of a shard of MDS.
 const shardExtension = ".mds"
 
-// trimCompression removes the extension of a compression from a name in lower case. It reports whether the name has
-// one.
+// trimCompression removes the extension of a compression from a name. It reports whether the name has one.
 func trimCompression(name string) (trunk string, ok bool) {
 	if codec := shardCodec(name); codec != "" {
-		return strings.TrimSuffix(name, "."+codec), true
+		return name[:len(name)-len("."+codec)], true
 	}
 	return compression.TrimExtension(name)
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
+	"slices"
 	"strings"
 
 	"loaderd/internal/corpus/record"
@@ -15,7 +17,8 @@ import (
 )
 
 // Listing is a listing of objects, some of which are read together: a Megatron index with its ids, and MDS shards with
-// their index. An object that is appended to a listing does not change the documents of earlier ones.
+// their index. An object that is appended to a listing does not change the documents of earlier ones, unless it is
+// their index.
 type Listing struct {
 	options Options
 	objects []objects.Object
@@ -69,9 +72,13 @@ func (l *Listing) Check(ctx context.Context) error {
 			if _, ok := l.at[idsOf(name)]; ok {
 				continue
 			}
-			if ok, err := l.isMegatron(ctx, x); ok || err != nil {
-				return errors.Join(err, fmt.Errorf("find documents: the ids of the index %s: %s is not among the objects", x.URL,
-					path.Base(idsOf(name))))
+			ok, err := l.isMegatron(ctx, x)
+			if err != nil {
+				return err
+			}
+			if ok {
+				return fmt.Errorf("find documents: the ids of the index %s: %s is not among the objects", x.URL,
+					path.Base(idsOf(name)))
 			}
 		}
 	}
@@ -81,12 +88,13 @@ func (l *Listing) Check(ctx context.Context) error {
 // idsOf returns the name of the ids of a Megatron index.
 func idsOf(name string) string { return strings.TrimSuffix(name, ".idx") + ".bin" }
 
-// missingShard returns the name of a shard that is not in the listing.
+// missingShard returns the first name of a shard that is not in the listing.
 func (l *Listing) missingShard(index *shardIndex) string {
 	if index == nil {
 		return ""
 	}
-	for _, s := range index.shards {
+	for _, name := range slices.Sorted(maps.Keys(index.shards)) {
+		s := index.shards[name]
 		_, found := l.at[index.folder+s.Raw.Name]
 		if s.Zip != nil && !found {
 			_, found = l.at[index.folder+s.Zip.Name]
@@ -99,7 +107,7 @@ func (l *Listing) missingShard(index *shardIndex) string {
 }
 
 // Open returns the input of an object by its position in the listing. It returns nil for an object that has no
-// documents besides those of others: an index, the ids of an index, or another copy of a shard.
+// documents other than those of earlier or later ones: an index, the ids of an index, or another copy of a shard.
 func (l *Listing) Open(ctx context.Context, i int) (*Input, error) {
 	x := l.objects[i]
 	name := objectName(x)
@@ -117,8 +125,12 @@ func (l *Listing) Open(ctx context.Context, i int) (*Input, error) {
 			}
 		}
 		if at, listed := l.at[idsOf(name)]; listed && strings.HasSuffix(name, ".idx") {
-			if ok, err := l.isMegatron(ctx, x); ok || err != nil {
-				return l.openPair(x, l.objects[at], err)
+			ok, err := l.isMegatron(ctx, x)
+			if err != nil {
+				return nil, err
+			}
+			if ok {
+				return l.openPair(x, l.objects[at])
 			}
 		}
 	}
@@ -126,11 +138,8 @@ func (l *Listing) Open(ctx context.Context, i int) (*Input, error) {
 }
 
 // openPair returns the input of a Megatron index and its ids.
-func (l *Listing) openPair(index, ids objects.Object, err error) (*Input, error) {
-	if err == nil {
-		_, err = l.options.checkFormat(Megatron)
-	}
-	if err != nil {
+func (l *Listing) openPair(index, ids objects.Object) (*Input, error) {
+	if _, err := l.options.checkFormat(Megatron); err != nil {
 		return nil, fmt.Errorf("read %s: %w", index.URL, err)
 	}
 	in := newInput(index.URL, Megatron, l.options)

@@ -61,8 +61,8 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 	return all, nil
 }
 
-// listWithPair lists the objects of a pattern. The name of one file of a Megatron pair, or their common name, stands
-// for both.
+// listWithPair lists the objects of a pattern. For the name of one file of a Megatron pair, or their common name, it
+// lists both.
 func listWithPair(ctx context.Context, pattern string, o Options) ([]objects.Object, error) {
 	found, err := o.Stores.List(ctx, pattern)
 	if (o.Format != Auto && o.Format != Megatron) || strings.ContainsAny(pattern, "#?*[{") ||

@@ -71,7 +71,7 @@ func (o opener) openRaw(ctx context.Context, s source) (*compression.Reader, err
 	if s.shard != nil {
 		codec, size = s.shard.Codec(), s.shard.Raw.Bytes
 	}
-	if codec != "" && !compression.HasMagic(codec) {
+	if !compression.HasMagic(codec) {
 		return compression.NewUnsignedReader(codec, stored, size, r.Close)
 	}
 	return compression.NewReader(s.name(), stored, r.Close)

@@ -299,15 +299,16 @@ func TestMDS_CompressionWithoutMagic(t *testing.T) {
 	shard := describedShard("one", "two")
 	brotlied, snapped := packShard(t, "br", shard), packShard(t, "snappy", shard)
 	docs, skipped, err := read(t, []string{folder(t, map[string]string{"a.mds.br": brotlied, "b.mds.snappy": snapped,
-		"c.mds": shard, "c.mds.snappy": snapped})}, nil, corpus.Options{})
+		"c.mds": shard, "c.mds.snappy": snapped, "d.MDS.BR": brotlied})}, nil, corpus.Options{})
 	if err != nil || len(skipped) > 0 {
 		t.Errorf("%v, left out %q", err, skipped)
 	}
 	want(t, "shards", docs, []string{"a.mds.br||one", "a.mds.br||two", "b.mds.snappy||one", "b.mds.snappy||two",
-		"c.mds||one", "c.mds||two"})
+		"c.mds||one", "c.mds||two", "d.MDS.BR||one", "d.MDS.BR||two"})
 	for name, c := range map[string]struct{ data, want string }{
 		"cut off.mds.br":     {brotlied[:len(brotlied)/2], "br data is truncated"},
 		"damaged.mds.snappy": {"\xff\xff\xff\xff\x0f\x00", "states that it decompresses to 4294967295"},
+		"longer.mds.snappy":  {"\x01" + snapped, "has more than 33 bytes and states that it decompresses to 1"},
 		"cut off.mds.snappy": {snapped[:len(snapped)/2], "snappy data is damaged"},
 	} {
 		path := filepath.Join(folder(t, map[string]string{name: c.data}), name)

@@ -8,13 +8,13 @@ import (
 )
 
 // Position is a position in a file: Entries documents, including skipped ones, and Line lines precede the line at byte
-// Offset. In a Parquet file only Entries is used. The zero value is the beginning.
+// Offset. In files of Parquet, MDS and Megatron only Entries is used. The zero value is the beginning.
 type Position struct {
 	Entries, Offset, Line int64
 }
 
-// StartAt makes Documents start at a place that At returned for the same file and the same options. If the format
-// cannot start there, Documents starts before it. Passed then returns how many entries precede the first one.
+// StartAt makes Documents start at a place that Position returned for the same file and the same options. If the format
+// cannot start there, Documents starts before it. SkippedEntries then returns how many entries precede the first one.
 func (in *Input) StartAt(p Position) { in.start = p }
 
 // SkippedEntries returns how many entries precede the first one that Documents yields.

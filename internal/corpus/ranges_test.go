@@ -274,7 +274,7 @@ func TestMDS_IncompleteStore(t *testing.T) {
 	}
 }
 
-// Both files of a Megatron pair are read by ranges, each byte once. Any of their names stands for both.
+// Both files of a Megatron pair are read by ranges, each byte once. Any of their names selects both.
 func TestMegatronPairs_InStore(t *testing.T) {
 	var lengths []int32
 	var ids []uint16

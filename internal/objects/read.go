@@ -146,8 +146,8 @@ func (r *reader) request() error {
 		return atByte(err, r.offset)
 	}
 	r.skip = 0
-	if body.isWhole {
-		r.skip = r.offset
+	if body.isWhole { // its rest needs no other request
+		r.skip, r.head = r.offset, 0
 	}
 	quiet := new(atomic.Bool)
 	r.body, r.cancelBody, r.timedOut = body, cut, quiet

@@ -1,6 +1,7 @@
 package objects
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,7 +62,7 @@ func (s *Stores) ReaderAt(ctx context.Context, o Object) *ReaderAt {
 // Want announces the ranges [from, to) of bytes that will be read, each in sequence, and replaces earlier ones. No
 // other bytes are requested for them, except small gaps. No read may be pending.
 func (r *ReaderAt) Want(ranges [][2]int64) {
-	slices.SortFunc(ranges, func(a, b [2]int64) int { return int(min(max(a[0]-b[0], -1), 1)) })
+	slices.SortFunc(ranges, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
 	var extents []*extent
 	for _, x := range ranges {
 		small := x[1]-x[0] <= maxSmallRange

@@ -3,7 +3,6 @@ package objects_test
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -69,8 +68,8 @@ func TestReaderAt_ReturnsBytesDespiteFaults(t *testing.T) {
 	}
 }
 
-// Announced ranges are requested once, with no more than small gaps between them; a sequence of other reads requests
-// less than twice what it reads.
+// Announced ranges are requested once, with at most small gaps between them. A sequence of other reads requests less
+// than twice the bytes that it reads.
 func TestReaderAt_RequestsOnlyWantedBytes(t *testing.T) {
 	data := random(8 << 20)
 	web, r := readerAt(t, data)
@@ -96,7 +95,7 @@ func TestReaderAt_RequestsOnlyWantedBytes(t *testing.T) {
 	}
 }
 
-// A server without ranges is read once, whatever is read.
+// A server without ranges is read once, for reads at any offset.
 func TestReaderAt_CopiesObjectOfServerWithoutRanges(t *testing.T) {
 	t.Setenv("TMPDIR", t.TempDir())
 	data := random(1 << 20)
@@ -218,6 +217,15 @@ func TestOpenHead_RequestsRestWhenRead(t *testing.T) {
 		t.Errorf("%d bytes after the head, %v", len(rest), err)
 	}
 	if n, requests := web.Requested("/a"); n != 300_000 || requests != 2 {
-		t.Error(fmt.Sprint(n, " bytes in ", requests, " requests"))
+		t.Errorf("%d bytes in %d requests", n, requests)
+	}
+	web.NoRanges()
+	web.ResetRequests()
+	if r, err = s.OpenHead(t.Context(), o, 1000); err != nil {
+		t.Fatal(err)
+	}
+	all, err := io.ReadAll(r)
+	if err = errors.Join(err, r.Close()); err != nil || !bytes.Equal(all, data) || len(web.Requests()) != 1 {
+		t.Errorf("without ranges: %d bytes in %d requests, %v", len(all), len(web.Requests()), err)
 	}
 }

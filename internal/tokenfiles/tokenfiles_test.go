@@ -389,7 +389,44 @@ func FuzzMegatron(f *testing.F) {
 		if m, err := open(idx, bin); err == nil {
 			_, _ = read(t, m, 1<<10) // must end without a panic
 		}
+		if m, err := open(idx, bin); err == nil && m.Skip(1) == nil {
+			_, _ = read(t, m, 1<<10)
+		}
 	})
+}
+
+// After Skip, a pair yields the remaining documents. Another number of documents than it has is an error.
+func TestMegatron_SkipsDocuments(t *testing.T) {
+	bin := raw(little, uint16(1), uint16(2), uint16(3), uint16(4), uint16(5), uint16(6))
+	for name, idx := range map[string][]byte{
+		"present": index(8, 2, []int32{2, 1, 3}, 0, 2, 2, 3), "legacy": legacyIndex(8, 2, []int64{2, 1, 3}, 0, 2, 2, 3),
+	} {
+		m, err := open(idx, bin)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		all, err := read(t, m, 1<<10)
+		if err != nil || len(all) != 3 {
+			t.Fatalf("%s: %q, %v", name, all, err)
+		}
+		for n := range len(all) + 1 {
+			if m, err = open(idx, bin); err == nil {
+				err = m.Skip(int64(n))
+			}
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			if rest, err := read(t, m, 1<<10); err != nil || !slices.Equal(rest, all[n:]) {
+				t.Errorf("%s: after %d documents: %q, want %q, %v", name, n, rest, all[n:], err)
+			}
+		}
+		if m, err = open(idx, bin); err == nil {
+			err = m.Skip(4)
+		}
+		if err == nil || !strings.Contains(err.Error(), "3 documents, and 4 were read before") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 func FuzzStreams(f *testing.F) {

@@ -58,7 +58,7 @@ func (g *gzipMembers) addStart() {
 	g.starts = append(g.starts, start)
 }
 
-// TrackMembers makes MemberAt find the members of gzip data. It must be called before the first Read.
+// TrackMembers makes MemberAt find the first member of gzip data, and those that later calls of Read reach.
 func (d *Reader) TrackMembers() {
 	if members, ok := d.r.(*gzipMembers); ok {
 		members.track = true

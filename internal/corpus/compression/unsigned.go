@@ -3,6 +3,7 @@ package compression
 import (
 	"bufio"
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -31,24 +32,36 @@ func NewUnsignedReader(name string, r io.Reader, size int64, close func() error)
 	if name == "br" {
 		return &Reader{r: brotli.NewReader(bufio.NewReaderSize(r, bufferSize)), format: name, close: close}, nil
 	}
-	packed, err := io.ReadAll(r)
-	if err != nil {
-		return nil, errors.Join(err, close())
-	}
-	n, err := snappy.DecodedLen(packed)
-	switch {
-	case err != nil:
-	case size >= 0 && int64(n) != size:
-		err = fmt.Errorf("it decompresses to %d bytes, its index states %d", n, size)
-	case n > maxSnappyRatio*len(packed):
-		err = fmt.Errorf("it has %d bytes and states that it decompresses to %d", len(packed), n)
-	}
-	var data []byte
-	if err == nil {
-		data, err = snappy.Decode(nil, packed)
-	}
+	data, err := decodeSnappy(r, size)
 	if err != nil {
 		return nil, errors.Join(DescribeError(name, err), close())
 	}
 	return &Reader{r: bytes.NewReader(data), format: name, close: close}, nil
+}
+
+// decodeSnappy decompresses a block of snappy. It reads at most the longest block of the size that the block states.
+func decodeSnappy(r io.Reader, size int64) ([]byte, error) {
+	buffered := bufio.NewReader(r)
+	head, err := buffered.Peek(binary.MaxVarintLen32)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	n, err := snappy.DecodedLen(head)
+	if err != nil {
+		return nil, err
+	}
+	if size >= 0 && int64(n) != size {
+		return nil, fmt.Errorf("it decompresses to %d bytes, its index states %d", n, size)
+	}
+	longest := int64(n) + int64(n)/6 + 32
+	packed, err := io.ReadAll(io.LimitReader(buffered, longest+1))
+	switch {
+	case err != nil:
+		return nil, err
+	case int64(len(packed)) > longest:
+		return nil, fmt.Errorf("it has more than %d bytes and states that it decompresses to %d", longest, n)
+	case n > maxSnappyRatio*len(packed):
+		return nil, fmt.Errorf("it has %d bytes and states that it decompresses to %d", len(packed), n)
+	}
+	return snappy.Decode(nil, packed)
 }
