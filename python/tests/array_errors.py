@@ -52,6 +52,14 @@ def main(url: str) -> None:
         assert next(loader)["input_ids"].sharding == data and loader.step == 2  # an error changes nothing
         loader.load_state_dict(first)
         assert all(np.array_equal(batch[name], array) for name, array in next(loader).items())
+        one = loader.state_dict()
+        third = next(loader), next(loader)
+        loader.load_state_dict(one | {"skip": [[1, 2]]})  # of a loader of PyTorch
+        assert loader.step == 2 and np.array_equal(next(loader)["input_ids"], third[1]["input_ids"])
+        state = loader.state_dict()
+        assert (state["step"], state["skip"]) == (3, [[1, 2]])
+        assert state["tokens"] == sum((x["segment_ids"] > 0).sum() for x in (batch, third[1]))
+        assert loader.commit() == 3
     raises(loaderd.ClosedClientError, "closed", lambda: next(loader))
 
     abandoned = StepLoader(url, data)
@@ -72,6 +80,9 @@ def main(url: str) -> None:
     assert iterator.get_state()["step"] == 1
     iterator.set_state(state)
     assert np.array_equal(next(iterator)["labels"], element["labels"])
+    iterator.set_state(state | {"skip": [[0, 2]]})
+    assert np.array_equal(next(iterator)["input_ids"], third[1]["input_ids"])
+    assert (iterator.get_state()["step"], iterator.get_state()["skip"]) == (3, [[0, 2]])
     iterator.close()
     raises(ValueError, "closed", lambda: next(iterator))
 

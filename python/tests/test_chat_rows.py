@@ -74,6 +74,13 @@ def test_ChatRows_Formats(form: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert rows.skip(2).skip(3).first == 5
 
 
+def test_ChatRows_ChunksThatEndWithALine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "rows"
+    path.write_bytes(lines([{"messages": HELLO}] * 3))
+    monkeypatch.setattr("loaderd.chats._files._CHUNK", path.stat().st_size // 3)
+    assert list(ChatRows([str(path)])) == [{"messages": HELLO}] * 3
+
+
 def test_ChatRows_FoldersAndSavedDataSets(tmp_path: Path) -> None:
     made = datasets.Dataset.from_list(ROWS)
     made.save_to_disk(tmp_path / "saved", num_shards=3)

@@ -185,6 +185,6 @@ def test_columns_of_a_parquet_object(loaderd, tmp_path, monkeypatch):
     with object_store(tmp_path) as store:
         for variable, value in store.variables.items():
             monkeypatch.setenv(variable, value)
-        said = imported(loaderd, "s3://bucket", {"paths": ["a.parquet"]}, "--dry-run")
-    assert (said["documents"], said["bytes"]) == (2000, sum(map(len, texts)))
+        found = imported(loaderd, "s3://bucket", {"paths": ["a.parquet"]}, "--dry-run")
+    assert (found["documents"], found["bytes"]) == (2000, sum(map(len, texts)))
     assert store.requested["a.parquet"] < 600_000 < (tmp_path / "a.parquet").stat().st_size / 10

@@ -179,6 +179,12 @@ def test_ArrayFormat_EqualsTensors(form):
             assert array.dtype == np.int32 and np.array_equal(array, tensors[name].numpy())
 
 
+def test_Import_NeedsNoTorch():
+    """Of the modules that loaderd.jax and loaderd.grain share with loaderd.torch."""
+    program = "import sys; sys.modules['torch'] = None; import loaderd._array_format, loaderd._loader_state"
+    subprocess.run([sys.executable, "-c", program], env=Python().environ(), check=True)
+
+
 @pytest.mark.parametrize(("module", "library"), [("jax", "JAX"), ("grain", "Grain")])
 def test_Import_NamesTheMissingLibrary(module, library):
     program = f"import sys; sys.modules[{module!r}] = None; import loaderd.{module}"

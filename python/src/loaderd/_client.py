@@ -479,7 +479,7 @@ class Client(Iterator[Step]):
 
         Raises:
             InvalidTicketError: If the expression is invalid, with the column, or the run has no such source.
-            ForbiddenError: If the caller has not the role operate.
+            ForbiddenError: If the caller does not have the role operate.
         """
         body: dict[str, Any] = {}
         if where is not None:
@@ -507,8 +507,12 @@ class Client(Iterator[Step]):
             InvalidTicketError: If the phases are invalid, or the ranks of a reading job cannot share their rows.
             ForbiddenError: If the caller does not have the role operate.
         """
-        body: dict[str, Any] = {"phases": [dict(p) for p in phases]} if phases else {}
-        return self._one("schedule", **body, **({"dry_run": True} if dry_run else {}))
+        body: dict[str, Any] = {}
+        if phases:
+            body["phases"] = [dict(p) for p in phases]
+        if dry_run:
+            body["dry_run"] = True
+        return self._one("schedule", **body)
 
     def seal(self, source: str | None = None) -> int:
         """Seals a document stream at its current last document, after which the run ends.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +10,9 @@ from loaderd._retry import replaced
 from loaderd._skips import NO_SKIPS, Skips
 from loaderd._wire import RunInfo
 from loaderd.errors import PlanMismatchError, RunMismatchError
-from loaderd.torch._ranks import check_agreement
 
 VERSION = 1
-_TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
+_TYPES = {"version": int, "run": str, "fingerprint": str, "step": int, "tokens": int}
 
 
 @dataclass(slots=True)
@@ -22,17 +21,19 @@ class LoaderState:
 
     Attributes:
         step: The index of the next step to yield, unless it is skipped.
-        tokens: The tokens of documents in the yielded steps before it, on all ranks; None while unknown.
+        tokens: The tokens of documents in the yielded steps before it, on all ranks.
         run_id: The id of the run; None while unknown.
         saved_step: The step of the last state that was taken or restored; None before.
         skips: The steps that the job leaves out.
+        check_skips: Raises ValueError if another rank skips other steps than these; None without a check.
     """
 
     step: int = 0
-    tokens: int | None = 0
+    tokens: int = 0
     run_id: str | None = None
     saved_step: int | None = None
     skips: Skips = NO_SKIPS
+    check_skips: Callable[[Skips], None] | None = None
 
     @property
     def next_step(self) -> int:
@@ -55,8 +56,16 @@ class LoaderState:
         The arguments are those of `identify`.
         """
         self.saved_step = self.step
-        state = make_state(info, self.step, self.identify(info, run_id), self.skips)
-        return state if self.tokens is None else state | {"tokens": self.tokens}
+        identity = self.identify(info, run_id)
+        state = {
+            "version": VERSION,
+            "run": info.name,
+            "fingerprint": info.fingerprint,
+            "step": self.step,
+            "skip": [list(r) for r in self.skips.ranges],
+            "tokens": self.tokens,
+        }
+        return state | ({"run_id": identity} if identity else {})
 
     def advance(self, step: int, tokens: int) -> None:
         """Moves behind a step.
@@ -65,8 +74,7 @@ class LoaderState:
             step: The index of the step.
             tokens: Its tokens on all ranks.
         """
-        if self.tokens is not None:
-            self.tokens += tokens
+        self.tokens += tokens
         self.step = step + 1
 
     def load(self, state_dict: Mapping[str, Any], info: RunInfo, skip: Sequence[Sequence[int]] = ()) -> None:
@@ -89,11 +97,11 @@ class LoaderState:
                 f"cannot skip the steps {early[0][0]} to {early[0][1] - 1}: the state is at step {step}; skip from "
                 "there, or load an earlier state"
             )
-        skips = Skips.checked([*state_dict.get("skip", ()), *skip])
+        skips = Skips.checked([*state_dict["skip"], *skip])
         self.replace_skips(skips, info)
         self.run_id = state_dict.get("run_id") or None
         self.step = self.saved_step = step
-        self.tokens = state_dict.get("tokens", None if step else 0)
+        self.tokens = state_dict["tokens"]
 
     def replace_skips(self, skips: Skips, info: RunInfo) -> None:
         """Replaces the skipped steps.
@@ -102,8 +110,8 @@ class LoaderState:
             ValueError: If they end after the run, or another rank skips other steps.
         """
         skips.check_end(info)
-        if skips.ranges:
-            check_agreement(skips)
+        if skips.ranges and self.check_skips is not None:
+            self.check_skips(skips)
         self.skips = skips
 
     def commit_step(self, step: int | None) -> int:
@@ -119,20 +127,6 @@ class LoaderState:
                 "cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step"
             )
         return self.saved_step
-
-
-def make_state(info: RunInfo, step: int, run_id: str | None = None, skips: Skips = NO_SKIPS) -> dict[str, Any]:
-    """Returns the state of a loader that yields `step` next.
-
-    Args:
-        info: The run.
-        step: The index of the next step.
-        run_id: The id of the run; None before the run has begun.
-        skips: The steps that the job leaves out.
-    """
-    state: dict[str, Any] = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
-    state["skip"] = [list(r) for r in skips.ranges]  # also if empty: dcp.load restores only keys that exist
-    return state | ({"run_id": run_id} if run_id else {})
 
 
 def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
@@ -156,12 +150,12 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     run_id = state.get("run_id")
     if run_id is not None and type(run_id) is not str:
         wrong.append("run_id")
-    if type(state.get("tokens", 0)) is not int or state.get("tokens", 0) < 0:
-        wrong.append("tokens")
-    if not isinstance(state.get("skip", ()), (list, tuple)):
+    if not isinstance(state.get("skip"), (list, tuple)):
         wrong.append("skip")
-    if wrong or state["version"] < 1 or state["step"] < 0:
-        raise ValueError(f"this is not a state of a loader (see {wrong or ['version', 'step']}): {dict(state)}")
+    if not wrong:
+        wrong = [k for k, least in (("version", 1), ("step", 0), ("tokens", 0)) if state[k] < least]
+    if wrong:
+        raise ValueError(f"this is not a state of a loader (see {wrong}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
         raise RunMismatchError(
             f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's "

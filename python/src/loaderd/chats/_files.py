@@ -33,7 +33,7 @@ class FileError(LoaderdError):
 
 
 def read_rows(path: str, columns: Collection[str]) -> Rows:
-    """Yields the rows of a file, of which at most a batch is in memory, except of packed NumPy files.
+    """Yields the rows of a file. Except for packed NumPy files, at most a batch is in memory.
 
     Args:
         path: The file.
@@ -101,8 +101,8 @@ def _json(path: str, stream: Any) -> Rows:
             f"{path} has another format: want JSON lines, Parquet, Arrow IPC, or packed .npy of Megatron-Bridge "
             "(`loaderd import` reads raw token ids with label masks, such as those of OLMo-core)"
         )
-    number, rest = 1, text
-    while rest:
+    number, rest, more = 1, text, text
+    while more:
         more = stream.read(_CHUNK)
         lines = (rest + more).split(b"\n")
         rest = lines.pop() if more else b""
@@ -150,7 +150,7 @@ def _array(path: str, text: bytes, stream: Any) -> Iterator[Any]:
                 held, at, size = held[at:] + decode(more, final=not more), 0, min(2 * size, MOST_BYTES)
                 continue
             yield row
-            number, at = number + 1, end
+            number, at, size = number + 1, end, _CHUNK
     except (ValueError, RecursionError) as error:
         raise FileError(f"{path}: element {number} is not JSON, or the array does not end: {error}") from error
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -106,8 +107,6 @@ class ChatRows:
 
 def _in_folder(folder: Path, split: str) -> Sequence[Path]:
     """Returns the data files of a folder; of a saved data set, those of the split."""
-    import json
-
     if (folder / "dataset_dict.json").exists():
         splits = json.loads((folder / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
         if split not in splits:

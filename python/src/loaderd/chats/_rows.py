@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from loaderd.chats._token_rows import token_documents
 from loaderd.producer import InvalidDocumentError
+from loaderd.producer._dropped import REASONING
 
 Row = Mapping[str, Any]
 Document = dict[str, Any]
@@ -24,7 +25,6 @@ SHAREGPT = {
     "system": "system",
 }
 """Senders of ShareGPT messages, and their roles."""
-REASONING = ("reasoning_content", "reasoning", "thinking")
 COLUMNS = (
     *("messages", "conversations", "prompt", "completion", "instruction", "input", "output", "system", "history"),
     *("tools", "chat_template_kwargs", "weight", "input_ids", "labels", "attention_mask", "completion_mask"),

@@ -11,7 +11,8 @@ import numpy.typing as npt
 from loaderd._array_format import FIELDS, ArrayFormat
 from loaderd._client import Client
 from loaderd._daemons import URLs
-from loaderd._loader_state import check_state, make_state
+from loaderd._loader_state import LoaderState
+from loaderd._skips import Skips
 
 Batch = dict[str, npt.NDArray[Any]]
 
@@ -87,15 +88,21 @@ class StepIterator(grain.DatasetIterator[Batch]):
         super().__init__()
         self._options, self._format = options, batch_format
         self._client = Client(**options)
+        self._state = LoaderState(skips=Skips.checked(self._client.skips))
 
     def __next__(self) -> Batch:
         self._assert_not_closed()
-        return self._format.arrays(next(self._client))
+        step = next(self._client)
+        batch = self._format.arrays(step)
+        self._state.advance(step.index, step.step_tokens)
+        return batch
 
     def get_state(self) -> dict[str, Any]:
-        """Returns the position after the last element that was returned, JSON-able and the same on every rank."""
-        info = self._client.info()
-        return make_state(info, self._client.next_step, info.run_id)
+        """Returns the position after the last element that was returned, JSON-able and the same on every rank.
+
+        It is the same as that of `loaderd.jax.StepLoader`.
+        """
+        return self._state.save(self._client.info(), None)
 
     def set_state(self, state: dict[str, Any]) -> None:
         """Continues at the position of a state.
@@ -107,9 +114,15 @@ class StepIterator(grain.DatasetIterator[Batch]):
             ValueError: If this version cannot read the state.
         """
         info = self._client.info()
-        step = check_state(state, info)
+        self._state.load(state, info)
         self._client.close()
-        place = {"step": step, "run": info.name, "fingerprint": info.fingerprint, "run_id": state.get("run_id")}
+        place = {
+            "step": self._state.step,
+            "run": info.name,
+            "fingerprint": info.fingerprint,
+            "run_id": self._state.run_id,
+            "skip": self._state.skips.ranges,
+        }
         self._client = Client(**self._options | place)
 
     def close(self) -> None:

@@ -120,9 +120,12 @@ class StepLoader(Iterator[Batch]):
                 if stale:  # the timeout expired while the caller was not waiting
                     continue
                 raise
-            if all(rows.step == self._state.step for rows in ranges):
+            if any(rows.step != self._state.step for rows in ranges):
+                self._stop()  # an interrupt dropped a step between a reader and here
+            elif self._state.next_step == self._state.step:
                 break
-            self._stop()  # an interrupt dropped a step between a reader and here
+            else:
+                self._state.step += 1  # the state skips this step
         batch = {
             name: jax.make_array_from_single_device_arrays(
                 ranges[0].shape, self._sharding, [shard for rows in ranges for shard in rows.shards[name]]
@@ -130,13 +133,14 @@ class StepLoader(Iterator[Batch]):
             for name in ranges[0].shards
         }
         self._empty_pass_log.yielded()
-        self._state.step += 1  # last: a step that fails or is interrupted before is returned again
+        # Last: a step that fails or is interrupted before is returned again.
+        self._state.advance(self._state.step, ranges[0].step_tokens)
         return batch
 
     @property
     def step(self) -> int:
         """The index of the step that the next `next()` yields."""
-        return self._state.step
+        return self._state.next_step
 
     @property
     def info(self) -> RunInfo:
@@ -159,7 +163,8 @@ class StepLoader(Iterator[Batch]):
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues at the position of a state, before the first batch or between two.
 
-        The processes, the mesh and the sharding may differ from those of the saving job.
+        The processes, the mesh and the sharding may differ from those of the saving job. Steps that the state skips are
+        skipped again.
 
         Args:
             state_dict: What `state_dict()` returned.
@@ -189,6 +194,7 @@ class StepLoader(Iterator[Batch]):
         Raises:
             ValueError: If no step is given and no state was taken.
         """
+        self._clients[0].keep_skips(self._state.skips)
         return self._clients[0].commit(self._state.commit_step(step), self._commit_as)
 
     def close(self) -> None:
@@ -238,11 +244,13 @@ class _PlacedRows:
 
     Attributes:
         step: The index of the step.
+        step_tokens: The tokens of the whole step, on all ranks.
         shape: The shape of the global arrays.
         shards: Arrays on one device each, by key.
     """
 
     step: int
+    step_tokens: int
     shape: tuple[int, int]
     shards: dict[str, list[jax.Array]]
 
@@ -271,4 +279,4 @@ class _Placer:
                 indices.append((slice(start - first, stop - first), tokens))
         arrays = self.form.arrays(step)
         placed = {name: jax.device_put([array[i] for i in indices], devices) for name, array in arrays.items()}
-        return _PlacedRows(step.index, shape, placed)
+        return _PlacedRows(step.index, step.step_tokens, shape, placed)

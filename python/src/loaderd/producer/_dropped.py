@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-_REASONING = ("reasoning_content", "reasoning", "thinking")
+REASONING = ("reasoning_content", "reasoning", "thinking")
+"""Keys of a message's reasoning, in order of precedence."""
 _TAGS = re.compile(r"</?(?:think|thinking|reasoning)>|\n")
 
 
@@ -78,7 +79,7 @@ def _texts(messages: Sequence[Mapping[str, Any]], tools: object) -> Iterator[Dro
         if isinstance(tool, Mapping) and (name := _function(tool).get("name")):
             yield Dropped(None, "tool", str(name))
     for k, message in enumerate(messages):
-        reasoning = next((message[key] for key in _REASONING if message.get(key)), None)
+        reasoning = next((message[key] for key in REASONING if message.get(key)), None)
         for kind, value in (("reasoning", reasoning), ("content", message.get("content"))):
             for text in _strings_of(value):
                 if text := text.strip():

@@ -40,7 +40,7 @@ or before a character which is neither white space nor "/". Texts that end there
 
 @dataclass(frozen=True)
 class TokenBorders:
-    """Where a tokenizer always separates tokens: beside its added tokens, and at some line breaks."""
+    """Where a tokenizer always separates tokens: next to its added tokens, and at some line breaks."""
 
     added: tuple[str, ...]
     begins: frozenset[str]
@@ -66,7 +66,7 @@ class TokenBorders:
         return following == "\n" and before.isascii() and before.isalnum()
 
     def cut(self, text: str, spans: Sequence[tuple[int, int]]) -> list[Part] | None:
-        """Returns a text in parts, of which the spans have a loss.
+        """Returns a text in parts. Only the spans have a loss.
 
         Args:
             text: The text.
@@ -113,7 +113,7 @@ def token_borders(tokenizer: Any) -> TokenBorders | None:
         return None
     added = list(tokenizer.added_tokens_decoder.values())
     begins = {token.content[:1] for token in added}
-    for token in added:  # no token may overlap with another one, or include the text beside it
+    for token in added:  # no token may overlap with another one, or include the adjacent text
         if token.normalized and normalizer is not None:
             return None
         if token.lstrip or token.rstrip or token.single_word or not begins.isdisjoint(token.content[1:]):

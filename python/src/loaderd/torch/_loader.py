@@ -27,6 +27,7 @@ from loaderd.torch._mock import mock_step
 from loaderd.torch._options import ClientOptions, PrefetchOptions, RankOptions
 from loaderd.torch._prefetcher import BatchPrefetcher
 from loaderd.torch._progress import Progress, is_interactive
+from loaderd.torch._ranks import check_agreement
 from loaderd.torch._run_client import RunClient
 
 if TYPE_CHECKING:
@@ -167,7 +168,8 @@ class StepLoader(IterableDataset[Batch]):
         prefetch.check()
         ranks.check()
         self._format, self._device, self._ranks, self._commit_as = batch_format, prefetch.device, ranks, commit_as
-        self._state, self._counter, self._empty_pass_log = LoaderState(), BatchCounter(), EmptyPassLog()
+        self._state = LoaderState(check_skips=check_agreement)
+        self._counter, self._empty_pass_log = BatchCounter(), EmptyPassLog()
         self._guard = ProcessGuard()
         self._url = url
         options = ClientOptions(url or "", run, job, token, tls, timeout, connect_timeout)
@@ -205,9 +207,8 @@ class StepLoader(IterableDataset[Batch]):
         self._counter.add(ready.counts)
         if self._progress is not None:
             self._progress.update(ready.step + 1, ready.counts.tokens)
-        self._state.advance(
-            ready.step, ready.step_tokens
-        )  # last: a step that fails or is interrupted before is returned again
+        # Last: a step that fails or is interrupted before is returned again.
+        self._state.advance(ready.step, ready.step_tokens)
         return batch
 
     # Properties of the run
@@ -226,11 +227,11 @@ class StepLoader(IterableDataset[Batch]):
         return self._state.skips.count(self._state.next_step)
 
     @property
-    def tokens(self) -> int | None:
-        """The tokens of documents in all steps before the next one, on all ranks and without padding.
+    def tokens(self) -> int:
+        """The tokens of documents in the yielded steps of the run, on all ranks and without padding.
 
-        It is for schedules of the learning rate by tokens, and the number that `steps.schedule` counts. A state
-        has it. It is None after a state without it.
+        It is for schedules of the learning rate by tokens. States have it. Without skipped steps, it is the number that
+        `steps.schedule` counts.
         """
         return self._state.tokens
 
@@ -326,7 +327,7 @@ class StepLoader(IterableDataset[Batch]):
         return self._client.connect().status()
 
     def rows(self, bucket: int) -> int:
-        """Returns this rank's rows of every step with a row length.
+        """Returns this rank's rows of a step with a row length: the most, if `steps.schedule` changes them.
 
         Args:
             bucket: The row length in tokens.

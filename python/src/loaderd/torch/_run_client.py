@@ -63,7 +63,7 @@ class RunClient:
         return self._info
 
     def rows(self, bucket: int, world_size: int) -> int:
-        """Returns the rows of one rank in every step of a bucket.
+        """Returns the rows of one rank in a step of a bucket: the most, if `steps.schedule` changes them.
 
         Args:
             bucket: The row length in tokens.
