@@ -98,7 +98,14 @@ def test_links(site):
 def test_every_public_name_is_on_the_page_of_the_python_api(site):
     page = Page((site / "reference" / "python.html").read_text())
     names = {name.rpartition(".")[2] for name in page.names if name.startswith("loaderd.")}
-    for module in ("loaderd", "loaderd.torch", "loaderd.producer", "loaderd.frozen", "loaderd.fingerprint"):
+    for module in (
+        "loaderd",
+        "loaderd.torch",
+        "loaderd.producer",
+        "loaderd.chats",
+        "loaderd.frozen",
+        "loaderd.fingerprint",
+    ):
         assert set(import_module(module).__all__) - names == set(), module
 
 

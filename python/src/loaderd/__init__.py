@@ -14,7 +14,7 @@ from loaderd._prefetch import Prefetcher
 from loaderd._serve import DaemonHandle, DaemonNotFoundError, serve
 from loaderd._step import Part, Sources, Step
 from loaderd._step_stream import StepStream
-from loaderd._wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
+from loaderd._wire import MixtureChange, Phase, RunInfo, RunLength, RunStatus, SourceCount
 from loaderd.errors import (
     CauseUnknownError,
     ClosedClientError,
@@ -106,6 +106,7 @@ __all__ = [
     "NotLeadingError",
     "NotPermittedError",
     "Part",
+    "Phase",
     "PlanForeignError",
     "PlanLogDownError",
     "PlanMismatchError",
