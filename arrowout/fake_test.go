@@ -64,6 +64,7 @@ type fakeRun struct {
 	filters   []state.FilterRequest
 	mixed     state.MixResult // result of each change
 	stats     []state.SourceStats
+	where     string // filter of all documents
 	stock     []document.StreamState
 	lookup    []uint64 // result of Lookup for any id
 	lost      bool     // documents have been purged
@@ -415,7 +416,9 @@ func (f *fakeRun) Cause(step uint64) *fault.Error {
 		Facts: map[string]string{"rows_ready": "3"}}
 }
 
-func (f *fakeRun) Stats() loader.Stats { return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats} }
+func (f *fakeRun) Stats() loader.Stats {
+	return loader.Stats{Run: "fake", Rows: 12, Sources: f.stats, Where: f.where}
+}
 
 func (f *fakeRun) doAct(action string, step uint64) (uint64, error) {
 	if f.act == nil {

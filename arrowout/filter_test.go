@@ -14,7 +14,8 @@ import (
 // A filter is replaced with "where" and the role operate, and shown without it to every role.
 func TestFilter_ChangesAndShows(t *testing.T) {
 	f := newFake(1, 1, 4)
-	f.stats = []state.SourceStats{{Status: mixture.Status{Name: "web"}, RunWhere: "tokens > 1", Where: "id == ''"}}
+	f.stats = []state.SourceStats{{Status: mixture.Status{Name: "web"}, Where: "id == ''"}}
+	f.where = "tokens > 1"
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct {
 		body, want string

@@ -13,7 +13,7 @@ import (
 )
 
 // A follower receives its documents from the leader, and reads from the stream what the leader does not send. Its
-// batches are the same whatever the leader answers.
+// batches are the same for every answer of the leader.
 func TestExchange_FollowerReturnsSameBatches(t *testing.T) {
 	for _, x := range []struct {
 		name     string

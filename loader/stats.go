@@ -37,8 +37,7 @@ type Stats struct {
 	Repeated     int64               `json:"repeated_tokens"`
 	MaxAge       int64               `json:"age_max"`
 	PoolPieces   int                 `json:"pool_spans"`
-	HeldRows     int                 `json:"holdback_rows"`  // finished rows that the packer holds back
-	HeldPieces   int                 `json:"holdback_spans"` // in those rows
+	HeldStats
 	PoolTokens   int64               `json:"pool_tokens"`    // of the pieces in the pool and in held rows
 	WindowRows   int                 `json:"shuffle_rows"`
 	QueueRows    int                 `json:"queue_rows"`
@@ -60,11 +59,19 @@ type Stats struct {
 	Sources []state.SourceStats `json:"sources,omitempty"`
 	// Streams has the fills of the document streams, in the order of their sources.
 	Streams []state.StreamFill `json:"streams,omitempty"`
+	// Where is the filter of the documents of all sources; empty for none.
+	Where string `json:"where,omitempty"`
 	// StreamProblem is the problem of a reachable document stream; empty if none.
 	StreamProblem string `json:"stream_trouble,omitempty"`
 	// PackingCounters has the counters of the packing method: for splice, how rows ended, see
 	// docs/explanation/splice.md. It must not be changed.
 	PackingCounters map[string]int64 `json:"packing,omitempty"`
+}
+
+// HeldStats are the finished rows that the packer holds back.
+type HeldStats struct {
+	HeldRows   int `json:"holdback_rows"`
+	HeldPieces int `json:"holdback_spans"` // in those rows
 }
 
 // RowShortage is the number of rows before the next step is planned; see planner.Shortage.
@@ -87,8 +94,9 @@ func (r *Run) Stats() Stats {
 		Truncated: p.PackCounts.Truncated, Dropped: p.PackCounts.Dropped + p.Counts.LeftTokens,
 		Repeated:   p.PackCounts.Repeated,
 		MaxAge:     p.Counts.AgeMax,
-		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces),
-		PoolTokens: p.Pool.Tokens,
+		PoolPieces: p.Pool.Pieces,
+		HeldStats:  HeldStats{HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces)},
+		PoolTokens: p.Pool.Tokens, Where: p.Where,
 		WindowRows: p.WindowRows, QueueRows: p.QueuedRows, Capacity: p.Capacity, Queues: p.Queues,
 		RowShortage: RowShortage{RowsNeeded: p.Shortage.Needed, RowsReady: p.Shortage.Packed}, MaxWait: p.Counts.WaitMax,
 		Cursor: p.Cursor.Last(), LowWatermark: p.LowWatermark.Next(), StreamProblem: from.StreamProblem,

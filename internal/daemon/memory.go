@@ -24,6 +24,8 @@ const (
 	baseMemory = 64 << 20
 	// memoryLimitInterval is the interval at which the limit is adapted to the memory in use.
 	memoryLimitInterval = 250 * time.Millisecond
+	// idleInterval is the time without a collection after which a daemon counts as idle.
+	idleInterval = time.Second
 	// memoryReturnInterval is the minimum interval at which an idle daemon returns memory to the system.
 	memoryReturnInterval = time.Minute
 )
@@ -32,12 +34,16 @@ const (
 // it. The limit grows with the live heap: many readers, a large planner or large documents use more memory, but never
 // cause continuous collection. GOGC and GOMEMLIMIT in the environment take precedence.
 func limitMemory(c config.Config) (end func()) {
-	percent, fixedPercent := maxGCPercent, os.Getenv("GOGC") != ""
-	if !fixedPercent {
-		debug.SetGCPercent(percent)
-	}
+	percent, fixedPercent := gcPercent, os.Getenv("GOGC") != ""
 	if os.Getenv("GOMEMLIMIT") != "" {
+		if !fixedPercent {
+			debug.SetGCPercent(percent)
+		}
 		return func() {}
+	}
+	if !fixedPercent {
+		percent = percentFor(0)
+		debug.SetGCPercent(percent)
 	}
 	least := baseMemory + c.Serve.CacheBytes + c.Stream.BufferBytes
 	debug.SetMemoryLimit(least)
@@ -46,8 +52,9 @@ func limitMemory(c config.Config) (end func()) {
 	go func() {
 		defer close(done)
 		var idle idleDetector
-		tick := time.NewTicker(memoryLimitInterval)
+		tick, idleTick := time.NewTicker(memoryLimitInterval), time.NewTicker(idleInterval)
 		defer tick.Stop()
+		defer idleTick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
@@ -59,6 +66,7 @@ func limitMemory(c config.Config) (end func()) {
 					percent = next
 					debug.SetGCPercent(percent)
 				}
+			case <-idleTick.C:
 				if idle.canReturnMemory(runtimeMetric("/gc/cycles/total:gc-cycles"), time.Now()) {
 					debug.FreeOSMemory()
 				}

@@ -88,6 +88,7 @@ var auditTemplates = map[string]eventTemplate{
 	"flush":      {event.Audit, "flush", "The run was flushed{by}", ""},
 	"mix":        {event.Audit, "weights", "The weights were set{by}: {weights}", ""},
 	"filter":     {event.Audit, "filter", "The filter was set{by}: {filter}", ""},
+	"schedule":   {event.Audit, "schedule", "The schedule of steps was set{by}: {phases}", ""},
 	"checkpoint": {event.Audit, "checkpoint", "A checkpoint was stored on request{by}", ""},
 	"leave":      {event.Audit, "job", `Job "{job}" was removed{by}`, ""},
 }

@@ -62,7 +62,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 	for why, n := range s.Skipped.All() {
 		if n > 0 {
 			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(),
-				Do: why.Do(), Filters: filtersOf(why, s.Sources)})
+				Do: why.Do(), Filters: filtersOf(why, s)})
 		}
 	}
 	if w.Dead != nil {
@@ -177,15 +177,15 @@ func (w *Monitor) flowStages(s loader.Stats, out *api.Status, read uint64) []api
 }
 
 // filtersOf returns the filters in effect, by source, for documents that filters rejected; nil for other reasons.
-func filtersOf(why plan.Skip, sources []state.SourceStats) map[string]string {
+func filtersOf(why plan.Skip, stats loader.Stats) map[string]string {
 	if why != plan.SkipFiltered {
 		return nil
 	}
 	out := map[string]string{}
-	for _, s := range sources {
-		if s.RunWhere != "" {
-			out[""] = s.RunWhere
-		}
+	if stats.Where != "" {
+		out[""] = stats.Where
+	}
+	for _, s := range stats.Sources {
 		if s.Where != "" && !s.Removed {
 			out[s.Name] = s.Where
 		}

@@ -98,7 +98,7 @@ func (c *contentCache) setNeeded(step uint64) {
 	c.evict(nil)
 }
 
-// acquire returns a document whose content stays unchanged until giveBack; nil if it is not cached.
+// acquire returns a document whose content stays unchanged until release; nil if it is not cached.
 func (c *contentCache) acquire(document uint64) *cacheEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -124,7 +124,7 @@ func (c *contentCache) borrow(document uint64) *cacheEntry {
 	return x
 }
 
-// lend returns a document as acquire does, for another daemon.
+// lend returns a document as borrow does, for another daemon.
 func (c *contentCache) lend(document uint64) *cacheEntry {
 	c.mu.Lock()
 	c.lending = true
@@ -132,7 +132,7 @@ func (c *contentCache) lend(document uint64) *cacheEntry {
 	return c.borrow(document)
 }
 
-// release returns documents from lend, including those that were evicted meanwhile.
+// release returns documents from acquire, borrow or lend, including those that were evicted meanwhile.
 func (c *contentCache) release(all []*cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -104,7 +104,7 @@ func (a *refetcher) readContent(ctx context.Context, sequence uint64, c *pending
 func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
 	r := a.claimMany(sequences, func(sequence uint64) uint64 { return needs[sequence] })
 	defer r.abandon()
-	if a.peer != nil && a.peer.Ready() {
+	if a.hasPeer() {
 		r.fetchNearby(ctx)
 	}
 	return a.docs.Refetch(ctx, r.wanted, func(d document.Document) {
@@ -117,7 +117,7 @@ func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map
 // fetchNearby reads documents that a step needs into the cache, as far as the local disk or another daemon has them. It
 // returns false if no daemon may be asked.
 func (a *refetcher) fetchNearby(ctx context.Context, sequences []uint64, step uint64) bool {
-	if a.peer == nil || !a.peer.Ready() {
+	if !a.hasPeer() {
 		return false
 	}
 	r := a.claimMany(slices.Sorted(slices.Values(sequences)), func(uint64) uint64 { return step })
@@ -125,6 +125,9 @@ func (a *refetcher) fetchNearby(ctx context.Context, sequences []uint64, step ui
 	r.fetchNearby(ctx)
 	return true
 }
+
+// hasPeer reports whether documents may be requested from another daemon.
+func (a *refetcher) hasPeer() bool { return a.peer != nil && a.peer.Ready() }
 
 // bulkRead is the pending read of several documents.
 type bulkRead struct {

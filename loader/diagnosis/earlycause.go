@@ -47,15 +47,8 @@ func (w *wait) firstStepCause() *fault.Error {
 			detail += ", for a reader that waits"
 		}
 	}
-	if skipped := w.describeSkipped(); skipped != "" {
-		detail += "; " + skipped
-	}
-	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
-		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
-			filterAdvice, nil)
-	}
-	return stallError(fault.PoolFilling, sentence, detail,
-		"wait, or end the run with loaderd seal if no further documents will arrive", nil)
+	return poolFillingError(w, sentence, detail,
+		"wait, or end the run with loaderd seal if no further documents will arrive")
 }
 
 // untilFlush estimates the time until an early flush is due; ok is false without evidence.

@@ -19,10 +19,10 @@ func describeFilters(p *state.PlanStats) string {
 		return ""
 	}
 	var filters []string
-	for i, s := range p.Sources {
-		if i == 0 && s.RunWhere != "" {
-			filters = append(filters, "documents.where: "+s.RunWhere)
-		}
+	if p.Where != "" {
+		filters = append(filters, "documents.where: "+p.Where)
+	}
+	for _, s := range p.Sources {
 		if s.Where != "" && !s.Removed {
 			filters = append(filters, fmt.Sprintf("where of source %q: %s", s.Name, s.Where))
 		}

@@ -9,7 +9,6 @@ import (
 	"loaderd/internal/humanize"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -72,7 +71,8 @@ func (w *wait) streamFullCause(since time.Time, sources ...string) *fault.Error 
 
 // fullAdvice returns the advice for a full stream. It adds the job that retains the documents to the facts.
 func (w *wait) fullAdvice(f *state.StreamFill, facts map[string]string) string {
-	job, committed := slowestCommit(w.Commits)
+	job := w.Commits.Slowest()
+	committed := w.Commits[job].Step
 	reads, from := w.Demand.RetainingJob(w.Commits)
 	switch {
 	case w.Planned == 0:
@@ -96,10 +96,4 @@ func (w *wait) fullAdvice(f *state.StreamFill, facts map[string]string) string {
 	return f.Advice() +
 		"; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
 		"and those that other runs need"
-}
-
-// slowestCommit returns the job with the lowest commit, and its step; an empty name without committing jobs.
-func slowestCommit(k planrecord.Commits) (name string, step uint64) {
-	name = k.Slowest()
-	return name, k[name].Step
 }

@@ -460,14 +460,19 @@ func (w *wait) checkPoolFilling() *fault.Error {
 	}
 	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s",
 		w.describeShortage(), f["pool"], f["window"], f["queued_rows"])
+	return poolFillingError(w, sentence, detail, retryAdvice)
+}
+
+// poolFillingError returns the error of a wait for more packed documents. If filters reject all recent documents, they
+// are the cause.
+func poolFillingError(w *wait, sentence, detail, advice string) *fault.Error {
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
 	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
-		return stallError(fault.PoolFilling, "Waiting for documents that match the filters", filtered+"; "+detail,
-			filterAdvice, nil)
+		sentence, detail, advice = "Waiting for documents that match the filters", filtered+"; "+detail, filterAdvice
 	}
-	return stallError(fault.PoolFilling, sentence, detail, retryAdvice, nil)
+	return stallError(fault.PoolFilling, sentence, detail, advice, nil)
 }
 
 // checkConnection checks whether the leader's connection to the servers is down. It runs after all more specific

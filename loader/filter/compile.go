@@ -27,21 +27,25 @@ type function[T any] func(in input) (value T, ok bool)
 
 // compiler compiles an expression that CEL has checked. It knows the functions of newEnv.
 type compiler struct {
-	ast  *ast.AST
-	meta []string // in the order of Attributes.Meta
+	expression string
+	ast        *ast.AST
+	meta       []string // in the order of Attributes.Meta
 }
 
 func (c *compiler) errorAt(e ast.Expr, message string) error {
 	at := c.ast.SourceInfo().GetStartLocation(e.ID())
-	return positionError("", at.Line(), at.Column(), message)
+	return positionError(c.expression, at.Line(), at.Column(), message)
 }
 
 func (c *compiler) kind(e ast.Expr) types.Kind { return c.ast.GetType(e.ID()).Kind() }
 
-// metaIndex returns the index of the value that an expression selects.
-func (c *compiler) metaIndex(e ast.Expr) int {
+// metaIndex returns the index of the value that an expression selects from meta.
+func (c *compiler) metaIndex(e ast.Expr) (int, error) {
+	if e.AsSelect().Operand().Kind() != ast.IdentKind { // such as (condition ? meta : meta).lang
+		return 0, c.errorAt(e, "want a value of meta by its name, such as meta.lang")
+	}
 	i, _ := slices.BinarySearch(c.meta, e.AsSelect().FieldName())
-	return i
+	return i, nil
 }
 
 // value compiles what values of all types have in common: literals, values of meta, and conditions.
@@ -54,7 +58,8 @@ func value[T any](c *compiler, e ast.Expr, compile func(ast.Expr) (function[T], 
 		}
 		return constant(v), nil
 	case ast.SelectKind:
-		return metaValue[T](c.metaIndex(e)), nil
+		i, err := c.metaIndex(e)
+		return metaValue[T](i), err
 	case ast.CallKind:
 		args := e.AsCall().Args()
 		if e.AsCall().FunctionName() != operators.Conditional {
@@ -98,8 +103,8 @@ func both[T any](a, b ast.Expr, compile func(ast.Expr) (function[T], error)) (x,
 
 func (c *compiler) boolean(e ast.Expr) (function[bool], error) {
 	if e.Kind() == ast.SelectKind && e.AsSelect().IsTestOnly() {
-		i := c.metaIndex(e)
-		return func(in input) (bool, bool) { return in.Meta != nil && in.Meta[i] != nil, true }, nil
+		i, err := c.metaIndex(e)
+		return func(in input) (bool, bool) { return in.Meta != nil && in.Meta[i] != nil, true }, err
 	}
 	if e.Kind() != ast.CallKind {
 		return value(c, e, c.boolean)
@@ -129,7 +134,7 @@ func (c *compiler) boolean(e ast.Expr) (function[bool], error) {
 	return value(c, e, c.boolean)
 }
 
-// junction compiles && or ||. An operand equal to decides determines the result, whatever the others are.
+// junction compiles && or ||. An operand equal to decides determines the result, even if others are unknown.
 func (c *compiler) junction(args []ast.Expr, decides bool) (function[bool], error) {
 	operands := make([]function[bool], len(args))
 	for i, arg := range args {
@@ -189,72 +194,58 @@ func equal[T comparable](a, b ast.Expr, differ bool, compile func(ast.Expr) (fun
 
 // order compiles a comparison of the order of two texts or two numbers.
 func (c *compiler) order(e ast.Expr, name string, a, b ast.Expr) (function[bool], error) {
-	left, right := c.kind(a), c.kind(b)
-	switch {
-	case left == types.StringKind && right == types.StringKind:
-		x, y, err := both(a, b, c.text)
-		return ordered(name, x, y), err
-	case left == types.IntKind && right == types.IntKind:
-		x, y, err := both(a, b, c.integer)
-		return ordered(name, x, y), err
-	case left == types.DoubleKind && right == types.DoubleKind:
-		x, y, err := both(a, b, c.double)
-		return combine(x, y, func(a, b float64) (bool, bool) {
-			return inOrder(name, cmp.Compare(a, b)), !math.IsNaN(a) && !math.IsNaN(b)
-		}), err
-	case left == types.IntKind && right == types.DoubleKind:
-		x, err := c.integer(a)
-		if err != nil {
-			return nil, err
-		}
-		y, err := c.double(b)
-		return combine(x, y, func(a int64, b float64) (bool, bool) {
-			return inOrder(name, compareMixed(a, b)), !math.IsNaN(b)
-		}), err
-	case left == types.DoubleKind && right == types.IntKind:
-		x, err := c.double(a)
-		if err != nil {
-			return nil, err
-		}
-		y, err := c.integer(b)
-		return combine(x, y, func(a float64, b int64) (bool, bool) {
-			return inOrder(name, -compareMixed(b, a)), !math.IsNaN(a)
-		}), err
+	switch [2]types.Kind{c.kind(a), c.kind(b)} {
+	case [2]types.Kind{types.StringKind, types.StringKind}:
+		return ordered(name, a, b, c.text, c.text, compare)
+	case [2]types.Kind{types.IntKind, types.IntKind}:
+		return ordered(name, a, b, c.integer, c.integer, compare)
+	case [2]types.Kind{types.DoubleKind, types.DoubleKind}:
+		return ordered(name, a, b, c.double, c.double, func(a, b float64) (int, bool) {
+			return cmp.Compare(a, b), !math.IsNaN(a) && !math.IsNaN(b)
+		})
+	case [2]types.Kind{types.IntKind, types.DoubleKind}:
+		return ordered(name, a, b, c.integer, c.double, compareMixed)
+	case [2]types.Kind{types.DoubleKind, types.IntKind}:
+		return ordered(name, a, b, c.double, c.integer, func(a float64, b int64) (int, bool) {
+			order, ok := compareMixed(b, a)
+			return -order, ok
+		})
 	}
 	return nil, c.errorAt(e, "filters order texts and numbers only")
 }
 
-func ordered[T int64 | string](name string, x, y function[T]) function[bool] {
-	return combine(x, y, map[string]func(a, b T) (bool, bool){
-		operators.Less:          func(a, b T) (bool, bool) { return a < b, true },
-		operators.LessEquals:    func(a, b T) (bool, bool) { return a <= b, true },
-		operators.Greater:       func(a, b T) (bool, bool) { return a > b, true },
-		operators.GreaterEquals: func(a, b T) (bool, bool) { return a >= b, true },
-	}[name])
-}
-
-// inOrder reports whether the result of a comparison is what an operator requires.
-func inOrder(name string, order int) bool {
-	switch name {
-	case operators.Less:
-		return order < 0
-	case operators.LessEquals:
-		return order <= 0
-	case operators.Greater:
-		return order > 0
+// ordered compiles a comparison. compare returns the order of two values as cmp.Compare does; ok is false if they have
+// none.
+func ordered[A, B any](name string, a, b ast.Expr, compileA func(ast.Expr) (function[A], error),
+	compileB func(ast.Expr) (function[B], error), compare func(A, B) (order int, ok bool)) (function[bool], error) {
+	x, err := compileA(a)
+	if err != nil {
+		return nil, err
 	}
-	return order >= 0
+	y, err := compileB(b)
+	accepts := map[string]func(order int) bool{
+		operators.Less:          func(order int) bool { return order < 0 },
+		operators.LessEquals:    func(order int) bool { return order <= 0 },
+		operators.Greater:       func(order int) bool { return order > 0 },
+		operators.GreaterEquals: func(order int) bool { return order >= 0 },
+	}[name]
+	return combine(x, y, func(a A, b B) (bool, bool) {
+		order, ok := compare(a, b)
+		return accepts(order), ok
+	}), err
 }
 
-// compareMixed compares an integer with a number that is not NaN, as exactly as CEL does.
-func compareMixed(a int64, b float64) int {
+func compare[T int64 | string](a, b T) (order int, ok bool) { return cmp.Compare(a, b), true }
+
+// compareMixed compares an integer with a number, as exactly as CEL does.
+func compareMixed(a int64, b float64) (order int, ok bool) {
 	switch {
 	case b < math.MinInt64:
-		return 1
+		return 1, true
 	case b > math.MaxInt64:
-		return -1
+		return -1, true
 	}
-	return cmp.Compare(float64(a), b)
+	return cmp.Compare(float64(a), b), !math.IsNaN(b)
 }
 
 // membership compiles x in [...].
@@ -423,11 +414,11 @@ var integerOperators = map[string]func(a, b int64) (int64, bool){
 	operators.Add:      func(a, b int64) (int64, bool) { v := a + b; return v, (v > a) == (b > 0) },
 	operators.Subtract: func(a, b int64) (int64, bool) { v := a - b; return v, (v < a) == (b > 0) },
 	operators.Multiply: func(a, b int64) (int64, bool) {
-		if a == 0 || b == 0 {
+		if b == 0 {
 			return 0, true
 		}
 		v := a * b
-		return v, v/b == a && !(a == -1 && b == math.MinInt64) && !(b == -1 && a == math.MinInt64)
+		return v, v/b == a && !(b == -1 && a == math.MinInt64)
 	},
 	operators.Divide: func(a, b int64) (int64, bool) {
 		if b == 0 || a == math.MinInt64 && b == -1 {

@@ -92,7 +92,7 @@ func Compile(expression string, meta map[string]string) (*Filter, error) {
 		first := issues.Errors()[0]
 		return nil, positionError(expression, first.Location.Line(), first.Location.Column(), explain(first.Message, meta))
 	}
-	c := compiler{ast: checked.NativeRep(), meta: slices.Sorted(maps.Keys(meta))}
+	c := compiler{expression: expression, ast: checked.NativeRep(), meta: slices.Sorted(maps.Keys(meta))}
 	if t := checked.OutputType(); t.Kind() != types.BoolKind {
 		return nil, fmt.Errorf("the expression is of type %s: want true or false, such as tokens >= 64", t)
 	}

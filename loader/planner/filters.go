@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Filters holds the filters of a planner: those of the configuration, and those that controls have set in their place.
+// Filters are the filters of a planner: those of the configuration, and those that controls have set in their place.
 type Filters struct {
 	documents runconfig.Documents
 	sources   *sourceSet
@@ -40,7 +40,7 @@ func (f *Filters) selection(name string, c mixture.Source, before *filter.Filter
 		}
 		return filter.Compile(expression, f.documents.Meta)
 	}
-	if f.run, err = compileChanged(f.run, f.effective("", f.documents.Where)); err != nil {
+	if f.run, err = compileChanged(f.run, f.RunExpression()); err != nil {
 		return s, fmt.Errorf("documents.where: %w", err)
 	}
 	s = plan.Selection{Source: name, Config: c, Filters: plan.Filters{Run: f.run}}
@@ -140,8 +140,11 @@ func (f *Filters) Expression(source string) (where string, err error) {
 	if source != "" {
 		return "", fmt.Errorf("%s is no source of the run", source)
 	}
-	return f.effective("", f.documents.Where), nil
+	return f.RunExpression(), nil
 }
+
+// RunExpression returns the expression in effect for the documents of all sources.
+func (f *Filters) RunExpression() string { return f.effective("", f.documents.Where) }
 
 // set replaces the filter of a source, or of the run for an empty name.
 func (f *Filters) set(source, where string) error {

@@ -62,7 +62,7 @@ func (k Commits) Committed() uint64 {
 
 // Slowest returns the job with the lowest commit; an empty name without jobs.
 func (k Commits) Slowest() (name string) {
-	for job := range maps.Keys(k) {
+	for job := range k {
 		if name == "" || cmp.Or(cmp.Compare(k[job].Step, k[name].Step), cmp.Compare(job, name)) < 0 {
 			name = job
 		}

@@ -134,39 +134,43 @@ func (o *Validator) CheckStep(s *plan.Step) error {
 	case !s.Cursor.Reaches(s.LowWatermark):
 		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.LowWatermark.Next())
 	}
-	if err := o.checkShape(s); err != nil {
+	tokens, err := o.checkShape(s)
+	if err != nil {
 		return err
+	}
+	if o.Config != nil {
+		o.schedule.Advance(tokens)
 	}
 	o.cursor, o.lowWatermark = s.Cursor, s.LowWatermark
 	o.Steps++
 	return nil
 }
 
-// checkShape rejects a step that the run cannot have, whatever its documents are. A reader that assembles it would read
-// other tokens, or run out of memory.
-func (o *Validator) checkShape(s *plan.Step) error {
-	if o.Config != nil && o.schedule.RowsOf(slices.Index(o.Config.Packing.Buckets, int(s.Bucket))) != len(s.Rows) {
-		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has there", s.Index, len(s.Rows), s.Bucket)
+// checkShape rejects a step that the run cannot have with any documents. A reader that assembles it would read other
+// tokens, or run out of memory. It returns the step's tokens.
+func (o *Validator) checkShape(s *plan.Step) (total int64, err error) {
+	if o.Config != nil {
+		bucket := slices.Index(o.Config.Packing.Buckets, int(s.Bucket))
+		if bucket < 0 || o.schedule.Rows()[bucket] != len(s.Rows) {
+			return 0, fmt.Errorf("step %d has %d rows of %d tokens, as no step of the run has at this place",
+				s.Index, len(s.Rows), s.Bucket)
+		}
 	}
-	all := int64(0)
 	for i, row := range s.Rows {
 		tokens := int64(0)
 		for _, p := range row {
 			tokens += int64(p.Length)
 			if err := o.checkDocument(s, p.Doc); err != nil {
-				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, plan.RefSequence(p.Doc),
+				return 0, fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, plan.RefSequence(p.Doc),
 					plan.RefSource(p.Doc), err)
 			}
 		}
 		if tokens > int64(s.Bucket) {
-			return fmt.Errorf("row %d of step %d has %d tokens of %d", i, s.Index, tokens, s.Bucket)
+			return 0, fmt.Errorf("row %d of step %d has %d tokens of %d", i, s.Index, tokens, s.Bucket)
 		}
-		all += tokens
+		total += tokens
 	}
-	if o.Config != nil {
-		o.schedule.Advance(all)
-	}
-	return nil
+	return total, nil
 }
 
 // checkDocument rejects a document that no step at this cursor can contain. The exact positions in several sources are

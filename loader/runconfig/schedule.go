@@ -53,9 +53,6 @@ func NewSchedule(c Config) Schedule {
 // Rows returns the rows of the next step per bucket. The caller must not change them.
 func (s *Schedule) Rows() []int { return s.rows }
 
-// Current returns the index of the phase of the next step.
-func (s *Schedule) Current() int { return s.current }
-
 // Scale returns the mean size of the next step, relative to that of the first phase.
 func (s *Schedule) Scale() (scale float64) {
 	for i, rows := range s.rows {
@@ -64,7 +61,7 @@ func (s *Schedule) Scale() (scale float64) {
 	return scale
 }
 
-// IsLast reports whether the size of steps does not change any more.
+// IsLast reports whether the size of steps no longer changes.
 func (s *Schedule) IsLast() bool {
 	return s.current == len(s.Phases)-1 && s.changes == s.Phases[s.current].Increments
 }
@@ -120,21 +117,13 @@ func (s *Schedule) reached(p *ScheduledPhase) bool {
 
 // changesOf returns the number of changes that the ramp of a phase has reached.
 func (s *Schedule) changesOf(p *ScheduledPhase) int64 {
-	done := s.progress(p) - p.from()
+	done := max(s.progress(p)-p.from(), 0) // below 0 only in a damaged schedule
 	if done >= p.ramp() {
 		return p.Increments
 	}
 	hi, lo := bits.Mul64(uint64(done), uint64(p.Increments))
 	n, _ := bits.Div64(hi, lo, uint64(p.ramp()))
 	return int64(n)
-}
-
-// RowsOf returns the rows of the next step if it is of the bucket with the given index; 0 for another index.
-func (s *Schedule) RowsOf(bucket int) int {
-	if bucket < 0 || bucket >= len(s.rows) {
-		return 0
-	}
-	return s.rows[bucket]
 }
 
 // CanHave reports whether a step of a bucket, by its index, can have that many rows in any phase.

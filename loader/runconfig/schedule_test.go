@@ -93,3 +93,13 @@ func TestSchedule_ChangeReplacesLaterPhases(t *testing.T) {
 		t.Errorf("the fork before step 8 is at %+v with %v rows", f, f.Rows())
 	}
 }
+
+// A schedule whose phase has begun before its beginning, as only damaged data has, does not panic.
+func TestSchedule_ReadsImpossibleProgress(t *testing.T) {
+	var s runconfig.Schedule
+	err := s.UnmarshalJSON([]byte(`{"steps":1,"tokens":10,"phases":[{"step_rows":[4],"first_step":0},
+		{"from_step":9,"ramp_steps":1,"step_rows":[8],"start_rows":[4],"increments":4,"first_step":1}]}`))
+	if err != nil || !slices.Equal(s.Rows(), []int{4}) {
+		t.Errorf("%v rows, %v", s.Rows(), err)
+	}
+}

@@ -29,19 +29,18 @@ type PlanStats struct {
 	NextSource      int  // number of the source of the planner's next document
 	Idle            bool // the planner reads no document until a control is recorded
 	Sources         []SourceStats
-	FilteredInRow   int64 `json:",omitempty"` // documents that filters have rejected since the last used one
+	Where           string `json:",omitempty"` // filter of the documents of all sources
+	FilteredInRow   int64  `json:",omitempty"` // documents that filters have rejected since the last used one
 }
 
 // SourceStats describes one source.
 type SourceStats struct {
 	mixture.Status
 	planner.SourceCounts
-	Where string `json:"where,omitempty"` // its filter
-	// RunWhere is the filter of the documents of all sources.
-	RunWhere string                `json:"run_where,omitempty"`
-	Start    uint64                `json:"start"`           // sequence of the run's first document
-	Next     uint64                `json:"next"`            // sequence of the next document, 0 after the last one
-	Stream   document.SourceStatus `json:"stream,omitzero"` // progress of its reader
+	Where  string                `json:"where,omitempty"` // its filter
+	Start  uint64                `json:"start"`           // sequence of the run's first document
+	Next   uint64                `json:"next"`            // sequence of the next document, 0 after the last one
+	Stream document.SourceStatus `json:"stream,omitzero"` // progress of its reader
 }
 
 // ReaderStat is one registered reader.

@@ -80,8 +80,7 @@ func (d *decodedDocument) size() int {
 
 // attributes returns the inputs of filters. They share the memory of meta.
 func (d *decodedDocument) attributes() *filter.Attributes {
-	a := filter.Attributes{ID: filter.Truncate(d.id), Path: filter.Truncate(d.path), Bytes: d.bytes, Meta: d.meta}
-	return &a
+	return &filter.Attributes{ID: filter.Truncate(d.id), Path: filter.Truncate(d.path), Bytes: d.bytes, Meta: d.meta}
 }
 
 // part is a part of a text that is tokenized separately.

@@ -138,16 +138,10 @@ var All = []Action{
 	{"mix", auth.Operate,
 		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, return its state`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
 	{"filter", auth.Operate,
-		`{"run","where","source","dry_run"}: replace the filter of all documents or of a source; without where, return the filters`, "where? source? dry_run?",
-		func(h *Handler, ctx context.Context, q requestBody, send func(any) error) error {
-			return filter(ctx, h, q, send)
-		}, costRecord},
+		`{"run","where","source","dry_run"}: replace the filter of all documents or of a source; without where, return the filters`, "where? source? dry_run?", (*Handler).filter, costRecord},
 	{"schedule", auth.Operate,
 		`{"run","phases","dry_run"}: replace the phases of steps that have not begun; without phases, return all`,
-		"phases? dry_run?",
-		func(h *Handler, ctx context.Context, q requestBody, send func(any) error) error {
-			return schedule(ctx, h, q, send)
-		}, costRecord},
+		"phases? dry_run?", (*Handler).schedule, costRecord},
 	{"seal", auth.Operate,
 		`{"run","source"}: end the document stream at its current last document; without source, the streams of all sources`,
 		"source?", (*Handler).seal, costRecord},

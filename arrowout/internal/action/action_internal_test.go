@@ -2,9 +2,11 @@ package action
 
 import (
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
+	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
@@ -53,4 +55,17 @@ func FuzzActionBody(f *testing.F) {
 			}
 		}
 	})
+}
+
+// A reader may view filters, schedules and mixtures, but is not listed as permitted to change them.
+func TestPermittedActions_OfReaders(t *testing.T) {
+	h := &Handler{allActions: All}
+	for _, role := range []auth.Role{auth.Read, auth.Operate} {
+		names := h.permittedActions(auth.Identity{Role: role})
+		for _, name := range []string{"mix", "filter", "schedule"} {
+			if slices.Contains(names, name) != (role == auth.Operate) {
+				t.Errorf("role %s: actions %v", role, names)
+			}
+		}
+	}
 }

@@ -10,6 +10,7 @@ import (
 	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/auth"
 	"loaderd/internal/event"
+	"loaderd/loader/planrecord"
 )
 
 // audit logs identities that change a run or query the origin of documents, and those that are refused.
@@ -41,7 +42,7 @@ func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q r
 			args = append(args, "filter", cmp.Or(*q.where, "none"))
 		}
 	case "schedule":
-		args = append(args, "phases", q.phases, "dry_run", q.dryRun)
+		args = append(args, "phases", planrecord.Schedule{Phases: q.phases}.Describe(), "dry_run", q.dryRun)
 	case "mix":
 		args = append(args, "weights", q.change.Weights, "add", slices.Sorted(maps.Keys(q.change.Add)), "remove",
 			q.change.Remove, "dry_run", q.dryRun)

@@ -11,7 +11,7 @@ import (
 )
 
 // filter replaces a filter, or reports the filters in effect.
-func filter(ctx context.Context, h *Handler, q requestBody, send func(any) error) error {
+func (h *Handler) filter(ctx context.Context, q requestBody, send func(any) error) error {
 	if q.where == nil && (q.dryRun || q.source != "") {
 		return invalidBodyError("filter", "source and dry_run need a change", `send "where" as well, empty for no filter`)
 	}
@@ -20,7 +20,7 @@ func filter(ctx context.Context, h *Handler, q requestBody, send func(any) error
 		return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has reported its filters yet",
 			Advice: "ask again"}
 	}
-	answer := api.FilterResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun, Where: stats.Sources[0].RunWhere,
+	answer := api.FilterResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun, Where: stats.Where,
 		Sources: map[string]string{}, Rejected: stats.Skipped.Count(plan.SkipFiltered)}
 	for _, s := range stats.Sources {
 		answer.Documents += s.Arrived

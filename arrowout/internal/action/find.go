@@ -22,7 +22,7 @@ func (h *Handler) find(ctx context.Context, q requestBody, send func(any) error)
 			Advice:  `send {"sequence":N} or {"id":"..."}`}
 	}
 	info := h.run.Info()
-	documents, err := h.documentRefs(ctx, q, info)
+	documents, err := documentRefs(ctx, h.run, q, info)
 	if err != nil {
 		return err
 	}
@@ -86,7 +86,7 @@ func (f *documentSearch) pieces(ctx context.Context, step *plan.Step, row int) (
 
 // documentRefs returns the references of the documents to find. An id may match documents of all sources, or of the one
 // that is named.
-func (h *Handler) documentRefs(ctx context.Context, q requestBody, info loader.Info) ([]uint64, error) {
+func documentRefs(ctx context.Context, r Documents, q requestBody, info loader.Info) ([]uint64, error) {
 	if q.id == "" {
 		document, there, err := documentRef("find", q, info)
 		if err != nil || !there {
@@ -98,7 +98,7 @@ func (h *Handler) documentRefs(ctx context.Context, q requestBody, info loader.I
 	if err != nil {
 		return nil, err
 	}
-	documents, err := h.run.LookupDocument(ctx, q.id)
+	documents, err := r.LookupDocument(ctx, q.id)
 	if q.source != "" {
 		documents = slices.DeleteFunc(documents, func(d uint64) bool { return plan.RefSource(d) != number })
 	}

@@ -83,7 +83,7 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	if err != nil {
 		return err
 	}
-	recent, steps, err := h.recentTokens(ctx, info)
+	recent, steps, err := recentTokens(ctx, h.run, info)
 	if err != nil {
 		return err
 	}
@@ -124,10 +124,10 @@ func ratio(n, of int64) float64 {
 }
 
 // recentTokens counts the tokens of each source in the last readable steps. It also returns the number of these steps.
-func (h *Handler) recentTokens(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
+func recentTokens(ctx context.Context, r Steps, info loader.Info) (tokens map[int]int64, steps int, err error) {
 	tokens = map[int]int64{}
 	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
-		step, err := h.run.Step(ctx, i)
+		step, err := r.Step(ctx, i)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -162,16 +162,26 @@ func remainingDocuments(x state.SourceStats, first, last uint64) (documents int6
 	return documents, false
 }
 
+// isQuery reports whether an action that can change a run changes nothing with this body.
+func (a Action) isQuery(q requestBody) bool {
+	switch a.Name {
+	case "mix":
+		return !q.hasMixtureChange()
+	case "filter":
+		return q.where == nil
+	case "schedule":
+		return len(q.phases) == 0
+	}
+	return false
+}
+
 // requiredRole returns the role that an action requires. Every role may view filters, schedules and mixtures. A change
 // requires the role operate, or for a mixture train if that is configured.
 func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 	switch {
-	case a.Name == "filter" && q.where == nil, a.Name == "schedule" && len(q.phases) == 0:
+	case a.isQuery(q):
 		return auth.Read
-	case a.Name != "mix":
-	case !q.hasMixtureChange():
-		return auth.Read
-	case h.trainMayMix:
+	case a.Name == "mix" && h.trainMayMix:
 		return auth.Train
 	}
 	return a.Role
@@ -180,10 +190,10 @@ func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 // costOf returns the cost of an action with this body.
 func (a Action) costOf(q requestBody) cost {
 	switch {
-	case a.Name == "mix" && !q.hasMixtureChange():
+	case !a.isQuery(q):
+		return a.cost
+	case a.Name == "mix":
 		return costSearch
-	case a.Name == "filter" && q.where == nil, a.Name == "schedule" && len(q.phases) == 0:
-		return costLow
 	}
-	return a.cost
+	return costLow
 }

@@ -20,7 +20,7 @@ func readPhases(to *[]runconfig.Phase) func(json.RawMessage) error {
 }
 
 // schedule replaces the phases of the steps that have not begun, or reports the present ones.
-func schedule(ctx context.Context, h *Handler, q requestBody, send func(any) error) (err error) {
+func (h *Handler) schedule(ctx context.Context, q requestBody, send func(any) error) (err error) {
 	info := h.run.Info()
 	answer := api.ScheduleResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun, Schedule: info.Schedule}
 	if len(q.phases) > 0 {

@@ -8,6 +8,7 @@ import (
 	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/runconfig"
 )
 
 // StatusProvider provides the status and history of the run, which a Run does not have.
@@ -37,10 +38,11 @@ func (h *Handler) history(_ context.Context, _ requestBody, send func(any) error
 	return send(h.StatusProvider.History())
 }
 
-// permittedActions returns the names of the actions that an identity may use. It contains mix only if the identity may
-// change the mixture.
+// permittedActions returns the names of the actions that an identity may use. It contains mix, filter and schedule
+// only if the identity may change what they show.
 func (h *Handler) permittedActions(who auth.Identity) (names []string) {
-	change := requestBody{change: mixture.Change{Remove: []string{"any"}}}
+	change := requestBody{change: mixture.Change{Remove: []string{"any"}}, where: new(string),
+		phases: make([]runconfig.Phase, 1)}
 	for _, a := range h.allActions {
 		if who.Role.Includes(h.requiredRole(a, change)) {
 			names = append(names, a.Name)

@@ -120,10 +120,12 @@ func decodeDocumentAnswer(b []byte, refs []uint64, f func(ref uint64, c document
 	}
 	for in := (codec.Cursor{Buf: b[answerHeader:]}); len(in.Buf) > 0; covered++ {
 		n := in.BoundedUvarint(maxAnswerBytes)
-		if covered == len(refs) {
+		switch {
+		case in.Err != nil:
+			return covered, in.Err
+		case covered == len(refs):
 			return covered, errNoDocuments
-		}
-		if n == 0 && in.Err == nil {
+		case n == 0:
 			continue
 		}
 		data := in.Bytes(int(n) - 1)

@@ -143,12 +143,15 @@ func TestDocuments_PausesAfterFailures(t *testing.T) {
 	})
 }
 
-// Any bytes are either refused or documents that were requested.
+// Any bytes behind the header are either refused or documents that were requested.
 func FuzzDocumentAnswer(f *testing.F) {
 	d := exchange("f", cached{1: tokens(3, 1), 3: tokens(4, 70_000)})
 	refs := []uint64{1, 2, 3}
-	f.Add(d.requested(d, refs...))
-	f.Fuzz(func(t *testing.T, b []byte) {
+	f.Add(d.requested(d, refs...)[answerHeader:])
+	f.Add([]byte{0xff}) // an incomplete length
+	f.Fuzz(func(t *testing.T, body []byte) {
+		// without the header's checksum no other code is reached
+		b := (&documentAnswer{message: append([]byte{documentMessage, 0, 0, 0, 0}, body...)}).encode()
 		covered, err := decodeDocumentAnswer(b, refs, func(ref uint64, _ document.Content) {
 			if !slices.Contains(refs, ref) {
 				t.Errorf("document %d", ref)

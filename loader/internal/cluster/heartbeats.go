@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -138,10 +139,7 @@ func (b *heartbeats) receive(encoded []byte) {
 
 // isOwn reports, without decoding it, whether this daemon has encoded a heartbeat: the bus returns all of them.
 func (b *heartbeats) isOwn(encoded []byte) bool {
-	const first = `{"daemon":"`
-	name := b.setup.Backends.Daemon
-	return len(encoded) > len(first)+len(name) && string(encoded[:len(first)]) == first &&
-		string(encoded[len(first):len(first)+len(name)]) == name && encoded[len(first)+len(name)] == '"'
+	return bytes.HasPrefix(encoded, []byte(`{"daemon":"`+b.setup.Backends.Daemon+`"`))
 }
 
 // maxRequestedStep returns the furthest step that a reader of any daemon can have requested by now. A daemon rejects

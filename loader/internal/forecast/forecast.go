@@ -354,6 +354,7 @@ func (p *simulation) countSteps(ready planner.Ready) error {
 	if ready.Ended {
 		return nil // the last steps are not counted, because some are not full
 	}
+	schedule := p.Planner.Schedule()
 	for i := range ready.Steps {
 		tokens := 0.0
 		for _, row := range ready.Steps[i].Rows {
@@ -364,7 +365,6 @@ func (p *simulation) countSteps(ready planner.Ready) error {
 		p.stepCount++
 		p.tokenSum += tokens
 		p.squareSum += tokens * tokens
-		schedule := p.Planner.Schedule()
 		b := slices.Index(p.buckets, int(ready.Steps[i].Bucket))
 		p.scaleSum += float64(len(ready.Steps[i].Rows)) / float64(schedule.Phases[0].StepRows[b])
 	}

@@ -24,11 +24,10 @@ func (l *loop) publishStats() {
 	s.NextSource, s.Idle = source, !wants
 	m, counts := p.Mixture(), p.SourceCounts()
 	for i, x := range m.Status() {
-		filters := p.Filters.Selection(i).Filters
 		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start,
-			Next: m.NextSequence(i), Where: filters.Source.Text(), RunWhere: filters.Run.Text()})
+			Next: m.NextSequence(i), Where: p.Filters.Selection(i).Filters.Source.Text()})
 	}
-	s.FilteredInRow = l.filteredInRow
+	s.Where, s.FilteredInRow = p.Filters.RunExpression(), l.filteredInRow
 	l.stats = s
 	l.status.setStats(s)
 }
