@@ -26,23 +26,23 @@ type Stats struct {
 	Documents        int64              `json:"documents"`         // read by the packer, including buffered ones
 	Skipped          plan.Skips         `json:"skipped_documents"` // by reason
 	// used without their last tokens, because they exceed the limit
-	Cut          int64               `json:"cut_documents"`
-	Tokens       int64               `json:"tokens"`         // of those documents
-	Rows         int64               `json:"rows"`           // in steps
-	Slots        int64               `json:"slots"`          // tokens of those rows, including padding
-	Padding      int64               `json:"padding_tokens"` // of those
-	MaskedTokens int64               `json:"masked_tokens"`  // in steps, without a loss
-	Truncated    int64               `json:"truncated_documents"`
-	Dropped      int64               `json:"dropped_tokens"`
-	Repeated     int64               `json:"repeated_tokens"`
-	MaxAge       int64               `json:"age_max"`
-	PoolPieces   int                 `json:"pool_spans"`
+	Cut          int64 `json:"cut_documents"`
+	Tokens       int64 `json:"tokens"`         // of those documents
+	Rows         int64 `json:"rows"`           // in steps
+	Slots        int64 `json:"slots"`          // tokens of those rows, including padding
+	Padding      int64 `json:"padding_tokens"` // of those
+	MaskedTokens int64 `json:"masked_tokens"`  // in steps, without a loss
+	Truncated    int64 `json:"truncated_documents"`
+	Dropped      int64 `json:"dropped_tokens"`
+	Repeated     int64 `json:"repeated_tokens"`
+	MaxAge       int64 `json:"age_max"`
+	PoolPieces   int   `json:"pool_spans"`
 	HeldStats
-	PoolTokens   int64               `json:"pool_tokens"`    // of the pieces in the pool and in held rows
-	WindowRows   int                 `json:"shuffle_rows"`
-	QueueRows    int                 `json:"queue_rows"`
-	Capacity     planner.Capacity    `json:"capacity"` // of pool, held rows and queues
-	Queues       []planner.QueueStat `json:"queues"`   // by bucket
+	PoolTokens int64               `json:"pool_tokens"` // of the pieces in the pool and in held rows
+	WindowRows int                 `json:"shuffle_rows"`
+	QueueRows  int                 `json:"queue_rows"`
+	Capacity   planner.Capacity    `json:"capacity"` // of pool, held rows and queues
+	Queues     []planner.QueueStat `json:"queues"`   // by bucket
 	RowShortage
 	MaxWait      int64  `json:"wait_max"` // maximum number of documents that arrived while a row waited for its step
 	Cursor       uint64 `json:"cursor"`

@@ -153,6 +153,7 @@ func TestLoad_ListenBeyondLoopbackWithTLSOrInsecure(t *testing.T) {
 func TestSources_DocumentedExampleRoundTrips(t *testing.T) {
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(`
 packing: {buckets: [1024, 2048], pool: 512}
+steps: {rows: 32, schedule: [{from_tokens: 12e9, ramp_tokens: 10e9, rows: 128}, {from_tokens: 90e9, table: [64, 32]}]}
 sources:
   web: {weight: 0.6}
   code: {weight: 0.3, packing: {method: splice, splice: {retriever: repo}}}

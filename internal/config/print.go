@@ -75,7 +75,7 @@ func (f *field) format(c *Config) string {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them
 		}
 		return string(b)
-	case []mixture.Point, map[string]runconfig.TokenColumn, map[string]string:
+	case []mixture.Point, []runconfig.Phase, map[string]runconfig.TokenColumn, map[string]string:
 		b, err := json.Marshal(x) // JSON is valid YAML
 		if err != nil {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them

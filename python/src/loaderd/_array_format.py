@@ -39,6 +39,28 @@ class WeightWarning:
             )
 
 
+def check_content(known: Sequence[str], fields: Sequence[str], labels: str, columns: Sequence[str]) -> None:
+    """Checks what a caller requests for batches.
+
+    Args:
+        known: The names of all fields.
+        fields: The requested fields.
+        labels: The form of the labels.
+        columns: The requested columns of documents.
+
+    Raises:
+        ValueError: If an argument is invalid.
+    """
+    if isinstance(fields, str) or isinstance(columns, str):
+        raise ValueError(f"fields {fields!r}, columns {columns!r}: want sequences of names")
+    if unknown := [f for f in fields if f not in known]:
+        raise ValueError(f"unknown fields {unknown}, want some of {list(known)}")
+    if taken := [c for c in columns if c in known]:
+        raise ValueError(f"columns {taken}: these are fields, not columns of documents")
+    if labels not in ("unshifted", "shifted"):
+        raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
+
+
 @dataclass(frozen=True, slots=True)
 class ArrayFormat:
     """The content of batches."""
@@ -57,15 +79,7 @@ class ArrayFormat:
         Raises:
             ValueError: If an argument is invalid.
         """
-        known = FIELDS + OPTIONAL_FIELDS
-        if isinstance(fields, str) or isinstance(columns, str):
-            raise ValueError(f"fields {fields!r}, columns {columns!r}: want sequences of names")
-        if unknown := [f for f in fields if f not in known]:
-            raise ValueError(f"unknown fields {unknown}, want some of {list(known)}")
-        if taken := [c for c in columns if c in known]:
-            raise ValueError(f"columns {taken}: these are fields, not columns of documents")
-        if labels not in ("unshifted", "shifted"):
-            raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
+        check_content(FIELDS + OPTIONAL_FIELDS, fields, labels, columns)
         return cls(tuple(fields), labels, tuple(columns))
 
     @property

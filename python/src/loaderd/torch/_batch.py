@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from loaderd._array_format import check_content
 from loaderd._step import Step
 from loaderd.torch._buffers import KINDS, Buffers
 
@@ -79,20 +80,13 @@ class BatchFormat:
             ValueError: If an argument is invalid.
         """
         everything = FIELDS + SOURCE_FIELDS + OPTIONAL_FIELDS
-        if unknown := [f for f in fields or () if f not in everything]:
-            raise ValueError(f"unknown fields {unknown}, want some of {list(everything)}")
+        check_content(everything, fields or (), labels, columns)
         if dtype not in (torch.int64, torch.int32):
             raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
-        if labels != "unshifted" and labels != "shifted":
-            raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
         if (isinstance(capacity, str) and capacity != "auto") or (isinstance(capacity, int) and capacity < 2):
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
         chosen = FIELDS + SOURCE_FIELDS if fields is None else tuple(f for f in everything if f in fields)
         sources = None if fields is None else any(f in fields for f in SOURCE_FIELDS)
-        if isinstance(columns, str):
-            raise ValueError(f"columns {columns!r}: want a sequence of names")
-        if taken := [c for c in columns if c in everything]:
-            raise ValueError(f"columns {taken}: these are fields, not columns of documents")
         return cls(chosen, dtype, labels, capacity, sources, "loss_weights" in chosen, tuple(columns))  # type: ignore[arg-type]
 
 
