@@ -201,12 +201,18 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 			yield(record.Document{}, in.openErr)
 			return
 		}
+		files := in.skipFiles()
+		entries := in.actualStart.Entries
+		yield = countEntries(&entries, yield)
 		for _, s := range in.skipped {
-			if !yield(record.Document{}, s) {
+			if len(files) == len(in.files) && !yield(record.Document{}, s) {
 				return
 			}
 		}
-		for _, s := range in.files {
+		for i, s := range files {
+			if len(in.files) > 1 {
+				in.position = Position{Entries: entries, Offset: int64(len(in.files) - len(files) + i)}
+			}
 			if !in.readFile(ctx, s, yield) {
 				return
 			}
@@ -224,6 +230,14 @@ func cancelAtEnd(cancel context.CancelFunc, yield record.Yield) record.Yield {
 				cancel()
 			}
 		}()
+		return yield(d, err)
+	}
+}
+
+// countEntries returns a yield that counts its calls.
+func countEntries(n *int64, yield record.Yield) record.Yield {
+	return func(d record.Document, err error) bool {
+		*n++
 		return yield(d, err)
 	}
 }

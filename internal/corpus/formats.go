@@ -74,7 +74,7 @@ func (in *Input) megatronDocuments(ctx context.Context, s source, yield record.Y
 }
 
 // shardDocuments yields the documents of a shard of MDS. body has the data of r, including the part that was already
-// read. Of a raw shard in a store, only the header and the samples from the requested position on are requested.
+// read. Of a raw shard, only the header and the samples from the requested position on are read.
 func (in *Input) shardDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
 	yield record.Yield) bool {
 	places := in.canSeek(r)
@@ -86,8 +86,11 @@ func (in *Input) shardDocuments(ctx context.Context, s source, r *compression.Re
 			}
 		},
 	}
-	if places && s.object != nil && in.start.Entries > 0 {
-		shard := in.options.Stores.ReaderAt(ctx, *s.object)
+	if places && !s.pipe && in.start.Entries > 0 {
+		shard, err := in.opener().openRandom(ctx, s)
+		if err != nil {
+			return s.Fail(yield, err)
+		}
 		defer shard.Close() //nolint:errcheck // it is only read
 		in.setStart(Position{Entries: in.start.Entries})
 		m.Start = in.start.Entries
@@ -100,12 +103,12 @@ func (in *Input) shardDocuments(ctx context.Context, s source, r *compression.Re
 	return m.Documents(body, yield)
 }
 
-// warcDocuments yields the documents of a web archive, of an object in a store from the requested position on.
+// warcDocuments yields the documents of a web archive, of a file or an object from the requested position on.
 func (in *Input) warcDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
 	yield record.Yield) bool {
 	w := archive.WARC{File: s.File, Columns: in.options.columns()}
-	if len(in.files) == 1 && s.object != nil {
-		if in.start.Offset > 0 {
+	if len(in.files) == 1 && !s.pipe {
+		if in.start.isWithin(s) {
 			later, err := in.openAt(ctx, s)
 			if err == nil {
 				r, err = compression.NewReader(s.name(), countingReader{later, &in.bytesRead}, later.Close)

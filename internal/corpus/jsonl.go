@@ -14,7 +14,7 @@ import (
 func (in *Input) lineDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
 	yield record.Yield) bool {
 	places := in.canSeek(r)
-	if places && s.object != nil && in.start.Offset > 0 {
+	if places && in.start.isWithin(s) {
 		later, err := in.openAt(ctx, s)
 		if err != nil {
 			return s.Fail(yield, err)

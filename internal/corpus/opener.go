@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"io"
-	"os"
 	"sync/atomic"
 
 	"loaderd/internal/columnfile"
@@ -112,7 +111,7 @@ func (o opener) openRandom(ctx context.Context, s source) (tokenids.RandomFile, 
 		r := o.options.Stores.ReaderAt(ctx, *s.object)
 		return tokenids.RandomFile{ReaderAt: r, Size: s.object.Size, Close: r.Close}, nil
 	}
-	f, err := os.Open(s.Origin)
+	f, err := s.open()
 	if err != nil {
 		return tokenids.RandomFile{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
@@ -16,8 +17,8 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// An object that is read from any place yields the entries after it, with their line numbers. Formats that cannot
-// start there start at the beginning, and Passed reports it.
+// An object or a file that is read from any place yields the entries after it, with their line numbers. Formats that
+// cannot start there start at the beginning, and Passed reports it.
 func TestPosition_ReadContinuesAtLineNumber(t *testing.T) {
 	var lines bytes.Buffer
 	lines.WriteString("\xef\xbb\xbf")
@@ -53,31 +54,47 @@ func TestPosition_ReadContinuesAtLineNumber(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read := func(from corpus.Position) (entries []string, places []corpus.Position, passed int64) {
-				listing, err := corpus.NewListing(found, o)
-				if err != nil {
-					t.Fatal(err)
-				}
+			listing, err := corpus.NewListing(found, o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			local := filepath.Join(t.TempDir(), c.name)
+			if err := os.WriteFile(local, c.data, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			read := func(from corpus.Position, file bool) (entries []string, places []corpus.Position, passed int64) {
 				in, err := listing.Open(t.Context(), 0)
 				if err != nil {
 					t.Fatal(err)
 				}
-				in.StartAt(from)
-				for d, err := range in.Documents(context.Background()) {
-					if skipped := (*record.SkipError)(nil); err != nil && !errors.As(err, &skipped) {
+				if file {
+					inputs, err := corpus.Open(t.Context(), []string{local}, nil, o)
+					if err != nil {
 						t.Fatal(err)
 					}
-					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), err)), append(places, in.Position()),
+					in = inputs[0]
+				}
+				in.StartAt(from)
+				for d, err := range in.Documents(context.Background()) {
+					skipped := (*record.SkipError)(nil)
+					if err != nil && !errors.As(err, &skipped) {
+						t.Fatal(err)
+					}
+					var problem error
+					if skipped != nil {
+						problem = skipped.Err
+					}
+					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), problem)), append(places, in.Position()),
 						in.SkippedEntries()
 				}
 				return entries, places, passed
 			}
-			all, places, _ := read(corpus.Position{})
+			all, places, _ := read(corpus.Position{}, false)
 			if len(all) < 300 {
 				t.Fatalf("%d entries", len(all))
 			}
 			for n := 0; n < len(all)-1; n += 13 {
-				entries, _, passed := read(places[n])
+				entries, _, passed := read(places[n], n%2 == 0)
 				if twice := int64(n+1) - passed; twice < 0 || c.most >= 0 && twice > c.most || c.most < 0 && passed != 0 {
 					t.Fatalf("behind entry %d it begins at %d", n, passed)
 				}

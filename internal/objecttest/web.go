@@ -5,11 +5,13 @@ package objecttest
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -182,4 +184,18 @@ func Lines(name string, n, bytes int) []byte {
 		fmt.Fprintf(&b, "{\"id\": \"%s-%d\", \"text\": %q}\n", name, i, text)
 	}
 	return []byte(b.String())
+}
+
+// Shard returns a shard of MDS with its header and one column, text.
+func Shard(texts []string) []byte {
+	config := `{"column_encodings":["str"],"column_names":["text"],"column_sizes":[null],"format":"mds","version":2}`
+	offset := uint32(4*(len(texts)+2) + len(config))
+	b := binary.LittleEndian.AppendUint32(nil, uint32(len(texts)))
+	b = binary.LittleEndian.AppendUint32(b, offset)
+	var samples []byte
+	for _, text := range texts {
+		samples = append(binary.LittleEndian.AppendUint32(samples, uint32(len(text))), text...)
+		b = binary.LittleEndian.AppendUint32(b, offset+uint32(len(samples)))
+	}
+	return slices.Concat(b, []byte(config), samples)
 }

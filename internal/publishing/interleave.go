@@ -99,7 +99,7 @@ type openInput struct {
 func (l *lane) endInput(ctx context.Context) (err error) {
 	if l.input != nil {
 		l.input.stop()
-		if r, ok := l.input.record(); ok {
+		if r, ok := l.input.openRecord(); ok {
 			err = r.Release(ctx)
 		}
 		l.input = nil
@@ -110,13 +110,12 @@ func (l *lane) endInput(ctx context.Context) (err error) {
 	return err
 }
 
-// record returns the record of the input, if it has one and is open.
-func (o *openInput) record() (*publish.Record, bool) {
+// openRecord returns the record of the input, if it has one and is open.
+func (o *openInput) openRecord() (*publish.Record, bool) {
 	if o.inputPublisher == nil {
 		return nil, false
 	}
-	r, ok := o.to.(*publish.Record)
-	return r, ok
+	return o.record, o.record != nil
 }
 
 // read reads the next element. It returns false at the end of the input.
@@ -127,7 +126,7 @@ func (o *openInput) read(ctx context.Context) (more bool, err error) {
 		}
 		return false, o.finish(ctx)
 	}
-	r, ok := o.record()
+	r, ok := o.openRecord()
 	if ok && !o.followed && o.err == nil && len(o.document.Data) > 0 {
 		o.followed, err = r.Expect(ctx, o.document.Origin, Message(o.document, o.options.Fingerprint))
 	}

@@ -189,7 +189,11 @@ func (p *Session) publishInput(ctx context.Context, in *corpus.Input) error {
 	if to == nil || err != nil {
 		return err
 	}
+	to.continueInput()
 	for d, err := range in.Documents(ctx) {
+		if to.isBeforeStart(err) {
+			continue
+		}
 		if err := to.publish(ctx, d, err); err != nil {
 			return err
 		}

@@ -3,7 +3,6 @@ package pulling_test
 import (
 	"bytes"
 	"compress/gzip"
-	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,20 +16,6 @@ import (
 	"loaderd/stream/lease"
 	"loaderd/stream/pullrecord"
 )
-
-// shard returns a shard of MDS with one column, text.
-func shard(texts []string) []byte {
-	config := `{"column_encodings":["str"],"column_names":["text"],"column_sizes":[null],"format":"mds","version":2}`
-	offset := uint32(4*(len(texts)+2) + len(config))
-	b := binary.LittleEndian.AppendUint32(nil, uint32(len(texts)))
-	b = binary.LittleEndian.AppendUint32(b, offset)
-	var samples []byte
-	for _, text := range texts {
-		samples = append(binary.LittleEndian.AppendUint32(samples, uint32(len(text))), text...)
-		b = binary.LittleEndian.AppendUint32(b, offset+uint32(len(samples)))
-	}
-	return slices.Concat(b, []byte(config), samples)
-}
 
 // indexEntry returns the entry of a shard in an index.
 func indexEntry(name string, bytes, samples int) map[string]any {
@@ -89,7 +74,7 @@ func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
 		for k := range 1500 {
 			texts = append(texts, fmt.Sprintf("object %d document %d %s", i, k, strings.Repeat(fmt.Sprint(k*k), 150)))
 		}
-		name, data := fmt.Sprintf("set/shard.%05d.mds", i), shard(texts)
+		name, data := fmt.Sprintf("set/shard.%05d.mds", i), objecttest.Shard(texts)
 		if i < 2 {
 			index = append(index, indexEntry(name[len("set/"):], len(data), len(texts)))
 		} else {
@@ -146,7 +131,7 @@ func TestPuller_ContinuesInShardsAndArchives(t *testing.T) {
 // A data set without one of its shards is not read, and read once the shard exists.
 func TestPuller_WaitsForMissingShard(t *testing.T) {
 	s3 := bucket(t)
-	first, second := shard([]string{"one"}), shard([]string{"two", "three"})
+	first, second := objecttest.Shard([]string{"one"}), objecttest.Shard([]string{"two", "three"})
 	s3.Web.Put("/bucket/a.mds", first)
 	s3.Web.Put("/bucket/index.json", shardIndex(t, []map[string]any{indexEntry("a.mds", len(first), 1),
 		indexEntry("b.mds", len(second), 2)}))

@@ -138,12 +138,13 @@ type entry struct {
 	size      int
 	duplicate bool // counted, not sent
 	record    *Record
-	finish    bool   // the record's input ends here
-	skipped   bool   // a position of the input without a document in the stream
-	advance   bool   // the record's last sequence may advance
-	follow    bool   // no document: the record follows the end of the stream
-	release   bool   // no document: it no longer does
-	stored    func() // called when the stream has a traced document; else nil
+	position  *Position // of the reader, before the message; nil if it is unknown
+	finish    bool      // the record's input ends here
+	skipped   bool      // a position of the input without a document in the stream
+	advance   bool      // the record's last sequence may advance
+	follow    bool      // no document: the record follows the end of the stream
+	release   bool      // no document: it no longer does
+	stored    func()    // called when the stream has a traced document; else nil
 }
 
 type batch struct {

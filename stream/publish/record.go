@@ -49,7 +49,8 @@ type Record struct {
 	offered  int64
 	origin   string
 	index    int
-	followed bool // by the committer, until the record is finished or released
+	mark     *Position // of the reader, nil if it has not marked any
+	followed bool      // by the committer, until the record is finished or released
 }
 
 // recordValue is the stored form.
@@ -67,6 +68,8 @@ type recordValue struct {
 	FirstSequence uint64 `json:"first_sequence"`
 	LastSequence  uint64 `json:"last_sequence"`
 	Complete      bool   `json:"complete"`
+	// Position is where a reader of an incomplete input can continue; nil: at its beginning.
+	Position *Position `json:"position,omitempty"`
 	// Session is the publisher that wrote the record.
 	Session string `json:"session"`
 }
@@ -129,7 +132,7 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 		after, why, recorded := r.value.LastSequence, "was interrupted", r.value.Documents
 		if !same {
 			after, why = r.value.FirstSequence, "has changed since it was published"
-			r.value.Documents, r.value.Skipped = 0, 0
+			r.value.Documents, r.value.Skipped, r.value.Position = 0, 0, nil
 			r.value.LastSequence, r.value.Complete = r.value.FirstSequence, false
 		}
 		if info.State.FirstSeq > after+1 && info.State.LastSeq > after {
@@ -196,7 +199,8 @@ func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) e
 		return fmt.Errorf("record of %s has version %d, this binary knows %d: use a newer loaderd", name, r.value.Version,
 			recordVersion)
 	}
-	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence {
+	if v := r.value; v.Documents < 0 || v.Skipped < 0 || v.Skipped > v.Documents || v.FirstSequence > v.LastSequence ||
+		v.Position != nil && !v.Position.isValid(v) {
 		return fmt.Errorf("read record of %s (key %s of bucket %s): its counts contradict each other: delete the key to "+
 			"publish the input again", name, r.key, stream.RecordsBucket)
 	}
@@ -247,7 +251,7 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 		return nil
 	}
 	m.ID = DocumentID(r.p.source, origin, r.index, m.Data, m.Meta)
-	e := entry{message: &m, record: r}
+	e := entry{message: &m, record: r, position: r.mark}
 	switch {
 	case r.known.remove(m.ID):
 		r.p.committer.addProgress(0, 0, 1, 0)
@@ -278,7 +282,7 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	if r.advance(origin) {
 		return nil
 	}
-	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
+	return r.p.enqueue(ctx, entry{record: r, position: r.mark, advance: len(r.known) == 0, skipped: true})
 }
 
 // Expect declares the input's next document, which Publish adds after documents of other inputs. Once it is certain
@@ -370,9 +374,10 @@ func (c *committer) updateRecords(entries []entry) {
 			delete(c.followed, e.record)
 			continue
 		case e.finish:
-			value.Complete = true
+			value.Complete, value.Position = true, nil
 			delete(c.followed, e.record)
 		default:
+			value.setPosition(e.position)
 			value.Documents++
 			if e.skipped {
 				value.Skipped++

@@ -16,6 +16,9 @@ func FuzzPublishRecord(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9}`, `{"version":1,"documents":-1}`,
 		`{"version":1,"documents":3,"skipped":4}`,
 		`{"version":1,"documents":1e300}`,
+		`{"version":1,"documents":3,"position":{"documents":2,"origin":"/input","index":1}}`,
+		`{"version":1,"documents":3,"position":{"documents":4,"index":3}}`,
+		`{"version":1,"documents":3,"fingerprint":"fingerprint","position":{"documents":1,"skipped":-1,"offset":-7}}`,
 		`{"version":1,"documents":3,"last_sequence":18446744073709551615}`,
 		`{"version":1,"first_sequence":5,"last_sequence":4}`, "\xff"} {
 		f.Add([]byte(s))
@@ -34,6 +37,12 @@ func FuzzPublishRecord(f *testing.F) {
 		r, err := p.Resume(t.Context(), "/input", "fingerprint")
 		if err == nil && (r.Committed() < 0 || r.Stored() < 0 || r.Stored() > r.Committed()) {
 			t.Fatalf("%q: %d documents, %d of them stored", data, r.Committed(), r.Stored())
+		}
+		if err != nil {
+			return
+		}
+		if at, ok := r.Position(); ok && (at.Documents > r.Committed() || at.Skipped > at.Documents || at.Offset < 0) {
+			t.Fatalf("%q: position %+v after %d documents", data, at, r.Committed())
 		}
 	})
 }
