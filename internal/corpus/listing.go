@@ -24,6 +24,7 @@ type Listing struct {
 	objects []objects.Object
 	at      map[string]int         // index in objects, by name
 	indexes map[string]*shardIndex // of MDS, by folder; nil for a file of that name that is none
+	pairs   map[string]bool        // whether an object is a Megatron index, by its URL
 }
 
 // shardIndex is the MDS index of a folder, with its shards by the names of their files.
@@ -38,7 +39,8 @@ func NewListing(all []objects.Object, o Options) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Listing{options: o, objects: all, at: map[string]int{}, indexes: map[string]*shardIndex{}}
+	l := &Listing{options: o, objects: all, at: map[string]int{}, indexes: map[string]*shardIndex{},
+		pairs: map[string]bool{}}
 	for i, x := range all {
 		l.at[objectName(x)] = i
 	}
@@ -150,10 +152,17 @@ func (l *Listing) openPair(index, ids objects.Object) (*Input, error) {
 	return in.Input, nil
 }
 
-// isMegatron reports whether an object is a Megatron index.
+// isMegatron reports whether an object is a Megatron index. It reads its first bytes once.
 func (l *Listing) isMegatron(ctx context.Context, x objects.Object) (bool, error) {
+	if is, known := l.pairs[x.URL]; known {
+		return is, nil
+	}
 	head, err := l.readHead(ctx, x, int64(len(tokenfiles.MegatronMagic)))
-	return tokenfiles.IsMegatron(head), err
+	if err != nil {
+		return false, err
+	}
+	l.pairs[x.URL] = tokenfiles.IsMegatron(head)
+	return l.pairs[x.URL], nil
 }
 
 // readHead reads the first bytes of an object.

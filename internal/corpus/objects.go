@@ -3,6 +3,7 @@ package corpus
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"loaderd/internal/objects"
@@ -64,35 +65,55 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 // listWithPair lists the objects of a pattern. For the name of one file of a Megatron pair, or their common name, it
 // lists both.
 func listWithPair(ctx context.Context, pattern string, o Options) ([]objects.Object, error) {
-	found, err := o.Stores.List(ctx, pattern)
-	if (o.Format != Auto && o.Format != Megatron) || strings.ContainsAny(pattern, "#?*[{") ||
-		err != nil && !objects.IsKind(err, objects.NotFound) || len(found) > 1 {
-		return found, err
+	if (o.Format != Auto && o.Format != Megatron) || strings.ContainsAny(pattern, `#?*[{\`) {
+		return o.Stores.List(ctx, pattern)
 	}
-	trunk, extensions := pattern, []string{".bin", ".idx"}
-	for i, extension := range extensions {
-		if name, ok := strings.CutSuffix(pattern, extension); ok && err == nil {
-			trunk, extensions = name, extensions[1-i:2-i]
-			break
+	trunk := strings.TrimSuffix(strings.TrimSuffix(pattern, ".bin"), ".idx")
+	if trunk == pattern {
+		found, err := o.Stores.List(ctx, pattern)
+		if !objects.IsKind(err, objects.NotFound) {
+			return found, err
 		}
-	}
-	if err == nil && trunk == pattern {
-		return found, nil
-	}
-	for _, extension := range extensions {
-		other, otherErr := o.Stores.List(ctx, trunk+extension)
-		switch {
-		case objects.IsKind(otherErr, objects.NotFound), objects.IsKind(otherErr, objects.Denied):
-		case otherErr != nil:
-			return nil, otherErr
-		default:
-			found = append(found, other...)
+		pair, pairErr := listPair(ctx, trunk, "", o)
+		if isAbsent(pairErr) {
+			return found, err
 		}
+		return pair, pairErr
 	}
-	if len(found) > 0 {
-		err = nil
+	found, err := listPair(ctx, trunk, pattern, o)
+	if objects.IsKind(err, objects.NotFound) || err == nil && !isWeb(pattern) &&
+		!slices.ContainsFunc(found, func(x objects.Object) bool { return x.URL == pattern }) {
+		return o.Stores.List(ctx, pattern)
 	}
 	return found, err
+}
+
+// listPair lists the files of a Megatron pair, with one listing, or with a request for each file of a web server, which
+// has no listings. A file other than the required one need not exist there.
+func listPair(ctx context.Context, trunk, required string, o Options) (all []objects.Object, err error) {
+	if !isWeb(trunk) {
+		return o.Stores.List(ctx, trunk+".{bin,idx}")
+	}
+	for _, extension := range []string{".bin", ".idx"} {
+		found, foundErr := o.Stores.List(ctx, trunk+extension)
+		if foundErr != nil && (!isAbsent(foundErr) || trunk+extension == required) {
+			return nil, foundErr
+		}
+		if all = append(all, found...); foundErr != nil {
+			err = foundErr
+		}
+	}
+	if len(all) > 0 {
+		err = nil
+	}
+	return all, err
+}
+
+func isWeb(address string) bool { return strings.HasPrefix(address, "http") }
+
+// isAbsent reports that an object does not exist, as far as this client may know.
+func isAbsent(err error) bool {
+	return objects.IsKind(err, objects.NotFound) || objects.IsKind(err, objects.Denied)
 }
 
 func newObjectInput(x objects.Object, o Options) (*Input, error) {

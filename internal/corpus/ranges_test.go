@@ -298,6 +298,17 @@ func TestMegatronPairs_InStore(t *testing.T) {
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: %d documents, want %d, %v", pattern, len(got), len(want), err)
 		}
+		listings, heads := 0, 0
+		for _, r := range s3.Requests() {
+			if r.URL.Query().Has("list-type") {
+				listings++
+			} else if r.Header.Get("Range") == "bytes=0-8" && strings.HasSuffix(r.URL.Path, ".idx") {
+				heads++
+			}
+		}
+		if listings == 0 || listings > 2 || pattern != "s3://bucket/set/x" && listings > 1 || heads > 1 {
+			t.Errorf("%s: %d listings, and %d requests for the first bytes of the index", pattern, listings, heads)
+		}
 		if n, _ := s3.Requested("/bucket/set/x.bin"); n != int64(len(bin)) {
 			t.Errorf("%s: requested %d of %d bytes of ids", pattern, n, len(bin))
 		}
