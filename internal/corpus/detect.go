@@ -88,6 +88,9 @@ func shardCodec(name string) string {
 
 // detectFile detects the format of a file. In a folder, a *record.SkipError is a file to skip.
 func detectFile(s source, o Options) (Format, error) {
+	if o.Format == Auto && shardCodec(s.name()) == compression.Snappy {
+		return o.checkFormat(MDS) // its name is sufficient, because it can only be decompressed as a whole
+	}
 	r, err := newOpener(o).open(context.Background(), s)
 	if err != nil {
 		return "", err

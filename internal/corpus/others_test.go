@@ -312,6 +312,12 @@ func TestMDS_CompressionWithoutMagic(t *testing.T) {
 		"cut off.mds.snappy": {snapped[:len(snapped)/2], "snappy data is damaged"},
 	} {
 		path := filepath.Join(folder(t, map[string]string{name: c.data}), name)
+		if strings.HasSuffix(name, ".snappy") { // which is decompressed only once, when it is read
+			inputs, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{})
+			if err != nil || inputs[0].Format() != corpus.MDS {
+				t.Errorf("%s: not an input of MDS: %v", name, err)
+			}
+		}
 		if _, _, err := read(t, []string{path}, nil, corpus.Options{}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -13,8 +13,11 @@ import (
 	"github.com/klauspost/compress/snappy"
 )
 
+// Snappy is the name of the compression that is decompressed as a whole.
+const Snappy = "snappy"
+
 // unsigned are the compressions without a magic number.
-var unsigned = []string{"br", "snappy"}
+var unsigned = []string{"br", Snappy}
 
 // HasMagic reports whether NewReader detects a compression. The others are read by NewUnsignedReader.
 func HasMagic(name string) bool { return !slices.Contains(unsigned, name) }
