@@ -7,14 +7,19 @@ Comments with docstrings, and string literals of Go and Python, may each have a 
 their files, in each top-level directory. Pages may have a fixed number per top-level directory, which can only be
 lowered. The limits are in tools/vale/limits.json. All tracked files count. A generated page counts because its text has
 a source in the code.
+
+vale needs minutes for all files, and reports each file separately. Its reports are therefore stored in bin/prose.json,
+by the SHA-256 of the file, the rules and the version of vale.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -24,13 +29,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from commits import git, merge_base
 
 ROOT = Path(__file__).resolve().parents[1]
 LIMITS = Path("tools/vale/limits.json")
 VALE = ["go", "tool", f"-modfile={ROOT / 'tools' / 'go.mod'}", "vale", f"--config={ROOT / '.vale.ini'}", "--no-global"]
+STORED = Path("bin/prose.json")
 SHOWN = 20
 GO_TOKEN = re.compile(
     r"""//[^\n]*|/\*.*?\*/|'(?:\\.|[^'\\\n])+'|"(?P<text>(?:\\.|[^"\\\n])*)"|`(?P<raw>[^`]*)`""", re.DOTALL
@@ -127,7 +133,58 @@ def python_strings(text: str) -> Iterator[tuple[int, str]]:
             yield token.start[0], token.string
 
 
-def find_in_strings(files: Iterable[str]) -> list[Hit]:
+class Reports:
+    """The alerts of vale by the digest of a file's name suffix and content, and of what else decides them."""
+
+    def __init__(self, stored: Mapping[str, list[Any]] | None = None) -> None:
+        self.stored = stored or {}
+        self.used: dict[str, list[Any]] = {}
+        self.rules = hashlib.sha256()
+        styles = sorted((ROOT / "tools" / "vale" / "styles" / "Loaderd").iterdir())
+        for file in [ROOT / ".vale.ini", ROOT / "tools" / "go.mod", *styles]:
+            self.rules.update(file.read_bytes())
+
+    @classmethod
+    def read(cls) -> Reports:
+        """Returns the stored reports, or none if they cannot be read."""
+        try:
+            return cls(json.loads((ROOT / STORED).read_text()))
+        except (OSError, ValueError):
+            return cls()
+
+    def write(self) -> None:
+        """Stores the reports of the files of this run."""
+        file = ROOT / STORED
+        file.parent.mkdir(exist_ok=True)
+        new = file.with_suffix(f".{os.getpid()}")
+        new.write_text(json.dumps(self.used))
+        new.replace(file)
+
+    def alerts(self, files: Iterable[str]) -> dict[str, list[Any]]:
+        """Returns the alerts of each file. vale runs for files without a stored report."""
+        keys = {}
+        for file in files:
+            digest = self.rules.copy()
+            digest.update(Path(file).suffix.encode() + b"\0" + (ROOT / file).read_bytes())
+            keys[file] = digest.hexdigest()
+        known = {**self.stored, **self.used}
+        if missing := [file for file, key in keys.items() if key not in known]:
+            alerts = run_vale(missing)
+            known |= {keys[file]: alerts.get(file, []) for file in missing}
+        self.used |= {key: known[key] for key in keys.values()}
+        return {file: known[key] for file, key in keys.items()}
+
+
+def run_vale(files: Iterable[str]) -> dict[str, list[Any]]:
+    """Returns the alerts of vale by file. Raises SystemExit if vale fails."""
+    command = [*VALE, "--output=JSON", "--no-exit", "--minAlertLevel=error", *files]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"tools/prose.py: vale: {(done.stderr or done.stdout).strip()}")
+    return dict(json.loads(done.stdout))
+
+
+def find_in_strings(files: Iterable[str], reports: Reports | None = None) -> list[Hit]:
     """Returns the phrases in string literals of several words. Raw strings of Go's tests are data and do not count."""
     sources: dict[str, tuple[str, list[int]]] = {}  # by page: the file, and its line for each line of the page
     with tempfile.TemporaryDirectory() as folder:
@@ -146,7 +203,7 @@ def find_in_strings(files: Iterable[str]) -> list[Hit]:
             page.parent.mkdir(parents=True, exist_ok=True)
             page.write_text("\n".join(paragraphs), encoding="utf-8")
             sources[str(page)] = file, lines
-        hits = find(sources)
+        hits = find(sources, reports)
     found = []
     for hit in hits:
         file, lines = sources[hit.file]
@@ -154,14 +211,10 @@ def find_in_strings(files: Iterable[str]) -> list[Hit]:
     return found
 
 
-def find(files: Iterable[str]) -> list[Hit]:
+def find(files: Iterable[str], reports: Reports | None = None) -> list[Hit]:
     """Returns the phrases in files, in the order of files and lines. Raises SystemExit if vale fails."""
-    command = [*VALE, "--output=JSON", "--no-exit", "--minAlertLevel=error", *files]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"tools/prose.py: vale: {(done.stderr or done.stdout).strip()}")
     hits = []
-    for file, alerts in sorted(json.loads(done.stdout).items()):
+    for file, alerts in sorted((reports or Reports()).alerts(files).items()):
         lines = (ROOT / file).read_text(encoding="utf-8").splitlines()
         for alert in sorted(alerts, key=lambda a: (a["Line"], a["Span"])):
             at, phrase = alert["Line"], alert["Match"]
@@ -228,7 +281,9 @@ def main() -> None:
     files = [file for file in tracked.split("\0") if file and (ROOT / file).is_file()]
     limits = Limits.parse((ROOT / LIMITS).read_text())
     code = [file for file in files if "strings" in kinds(file)]
-    groups = grouped(files, [*find(files), *find_in_strings(code)])
+    reports = Reports.read()
+    groups = grouped(files, [*find(files, reports), *find_in_strings(code, reports)])
+    reports.write()
     print(table(groups, limits))
 
     fewer = {g.directory: len(g.hits) for g in groups if g.kind == "pages" and len(g.hits) < g.most(limits)}

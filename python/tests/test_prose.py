@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -75,3 +77,35 @@ def test_limits_are_only_lowered() -> None:
     assert prose.raised(prose.Limits(2.5, 2.5, {"docs": 3}), before) == []
     assert prose.raised(prose.Limits(2, 2, {"docs": 2, "python": 2, "new": 9}), before) == []
     assert prose.raised(prose.Limits(2.6, 2.6, {"docs": 4, "python": 2}), before) == ["docs", "comments", "strings"]
+
+
+def test_stored_reports_are_used_until_a_file_or_a_rule_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page, module, rule = (tmp_path / name for name in ("page.md", "module.py", "tools/vale/styles/Loaderd/Terms.yml"))
+    rule.parent.mkdir(parents=True)
+    for file in (page, module, rule, tmp_path / ".vale.ini", tmp_path / "tools" / "go.mod"):
+        file.write_text("it waits for nobody\n")
+    monkeypatch.setattr(prose, "ROOT", tmp_path)
+    runs: list[list[str]] = []
+
+    def vale(files: Iterable[str]) -> dict[str, Any]:
+        runs.append(list(files))
+        return {"page.md": [{"Line": 1, "Span": [14, 19], "Match": "nobody", "Message": "m"}]}
+
+    monkeypatch.setattr(prose, "run_vale", vale)
+
+    def find() -> list[tuple[str, str]]:
+        reports = prose.Reports.read()
+        hits = prose.find(["page.md", "module.py"], reports)
+        reports.write()
+        return [(hit.file, hit.phrase) for hit in hits]
+
+    assert find() == find() == [("page.md", "nobody")]
+    assert runs == [["page.md", "module.py"]]
+    module.write_text("it waits\n")
+    assert find() == [("page.md", "nobody")] and runs[1:] == [["module.py"]]
+    rule.write_text("another rule\n")
+    assert find() == [("page.md", "nobody")] and runs[2:] == [["page.md", "module.py"]]
+    (tmp_path / prose.STORED).write_text("{")  # incomplete
+    assert find() == [("page.md", "nobody")] and runs[3:] == [["page.md", "module.py"]]
