@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import json
 import pathlib
 import random
@@ -52,6 +53,7 @@ SHAPES: list[tuple[list[Any], list[Any]]] = [
 ]
 
 
+@functools.cache
 def texts() -> list[bytes]:
     rng = random.Random(SEED)
     parts = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pathlib
 import random
 import subprocess
@@ -46,6 +47,7 @@ NORMALIZERS: list[dict[str, Any] | None] = [
 ]
 
 
+@functools.cache
 def texts() -> list[bytes]:
     rng = random.Random(SEED)
     words = [

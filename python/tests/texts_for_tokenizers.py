@@ -13,6 +13,7 @@ from collections.abc import Callable
 SEED = 20260101
 
 
+@functools.cache
 def sources(count: int = 40) -> list[bytes]:
     """Returns about 1 MB of the source trees of Go and of Python: every n-th file, so that every folder is
     represented; count files of each."""
@@ -24,12 +25,19 @@ def sources(count: int = 40) -> list[bytes]:
     return texts
 
 
+@functools.cache
+def characters() -> tuple[list[str], list[str]]:
+    """Returns the assigned characters, and the unassigned and private ones."""
+    categories = [(c, unicodedata.category(c)) for c in map(chr, range(0x110000))]
+    common = [c for c, category in categories if category not in ("Cn", "Co", "Cs")]
+    return common, [c for c, category in categories if category in ("Cn", "Co")]
+
+
 def every_character(text: Callable[[str], str], step: int = 199) -> list[bytes]:
     """Returns a text for every assigned character, and for every step-th of the unassigned and private ones, 64 of
     them joined."""
-    common = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
-    rare = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cn", "Co")][::step]
-    points = common + rare
+    common, rare = characters()
+    points = common + rare[::step]
     return ["".join(map(text, points[i : i + 64])).encode() for i in range(0, len(points), 64)]
 
 
