@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"loaderd/internal/testscale"
 	"loaderd/loader/fault"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
@@ -100,7 +101,7 @@ func TestIdleReader_BlocksOthersUntilTimeout(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer r.Close()
-		<-time.After(24 * time.Hour)
+		<-time.After(testscale.Of[time.Duration](2, 24) * time.Hour)
 		if _, err := r.Next(t.Context()); err != nil {
 			t.Error(err)
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/testscale"
 	"loaderd/packonline"
 )
 
@@ -18,7 +19,7 @@ func TestPacker_Invariants(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(400) {
+			for seed := range testscale.Of[uint64](150, 400) {
 				r := rand.New(rand.NewPCG(seed, 1))
 				c := randomConfig(r, method)
 				l, err := newLedger(c)
@@ -49,7 +50,7 @@ func TestPacker_RestoredAtEveryDocument(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(40) {
+			for seed := range testscale.Of[uint64](15, 40) {
 				r := rand.New(rand.NewPCG(seed, 2))
 				c := randomConfig(r, method)
 				lengths := randomLengths(r, r.IntN(300), int(slices.Max(rowLengths(c))))
