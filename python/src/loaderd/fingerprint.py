@@ -333,19 +333,27 @@ def _by_id(vocab: Mapping[str, int]) -> list[Json]:
     return sorted([i, token] for token, i in vocab.items())
 
 
+_APPLIES: dict[bytes, bytes] = {}
+"""By the digest of a tokenizer's merges: whether each can apply. It takes seconds to compute."""
+
+
 def _done(merges: Sequence[Pair]) -> list[Pair]:
     """Returns the merges that can apply: each is the last merge when the characters of its result are merged.
 
     Where a merge applies in a longer text, nothing has been joined across the borders of its result before. The merges
     within are therefore the same.
     """
-    rank = {pair: k for k, pair in enumerate(merges)}
-    none = len(rank)
-    last: dict[str, Pair | None] = {}
-    for a, b in merges:
-        if a + b not in last:
-            last[a + b] = _last(lambda a, b: rank.get((a, b), none), none, a + b)
-    return [pair for pair in merges if last[pair[0] + pair[1]] == pair]
+    digest = hashlib.sha256("".join(f"{len(a)} {len(b)} {a}{b}" for a, b in merges).encode("utf-8", "surrogatepass"))
+    applies = _APPLIES.get(digest.digest())
+    if applies is None:
+        rank = {pair: k for k, pair in enumerate(merges)}
+        none = len(rank)
+        last: dict[str, Pair | None] = {}
+        for a, b in merges:
+            if a + b not in last:
+                last[a + b] = _last(lambda a, b: rank.get((a, b), none), none, a + b)
+        applies = _APPLIES[digest.digest()] = bytes(last[a + b] == (a, b) for a, b in merges)
+    return [pair for pair, applied in zip(merges, applies, strict=True) if applied]
 
 
 def _last(rank: Callable[[str, str], int], none: int, text: str) -> Pair | None:
