@@ -15,6 +15,7 @@ import torch
 
 import loaderd
 from loaderd.torch import StepLoader
+from scale import share
 from tokenized import SETTINGS, TOKENIZER
 
 COLUMNS = {
@@ -50,7 +51,11 @@ EACH = 1 << 12
 
 def values(number: int, n: int) -> dict[str, np.ndarray]:
     """Returns the values of a document's tokens in every column."""
-    twin = number * EACH + np.arange(n)
+    return values_of(number * EACH + np.arange(n))
+
+
+def values_of(twin: np.ndarray) -> dict[str, np.ndarray]:
+    """Returns the values of tokens in every column, by their twins."""
     return {
         "twin": twin.astype(np.int32),
         "half": (twin % 100 / 4).astype(np.float16),
@@ -106,7 +111,7 @@ def expected(name: str, twin: int) -> Any:
     number = twin // EACH
     if twin < 0 or number % 3 == 0 or (number % 11 == 0 and name == "half"):
         return FILLS[name]
-    return values(number, twin % EACH + 1)[name][-1]
+    return values_of(np.array([twin]))[name][0]
 
 
 def send(d: Any, sent: dict[int, np.ndarray], *, tokens: bool = True) -> None:
@@ -159,7 +164,7 @@ def made(n: int, longest: int, seed: int = 3) -> dict[int, np.ndarray]:
     ],
 )
 def test_values_stand_with_their_tokens(daemon, settings, once):
-    d, sent = daemon({**SETUP, **settings}), made(700, 160)
+    d, sent = daemon({**SETUP, **settings}), made(share(700, 2), 160)
     send(d, sent)
     seen: Counter[int] = Counter()
     of_meta: dict[int, tuple[Any, ...]] = {}
