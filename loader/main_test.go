@@ -1,7 +1,6 @@
 package loader_test
 
 import (
-	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,9 +9,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Before flags are parsed, so that -rapid.checks has precedence.
-	if !testscale.All() && flag.Set("rapid.checks", "40") != nil {
-		panic("rapid has no flag rapid.checks")
-	}
+	testscale.RapidChecks("40")
 	goleak.VerifyTestMain(m)
 }

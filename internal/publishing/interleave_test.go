@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"loaderd/internal/corpus"
 	"loaderd/internal/natstest"
@@ -139,7 +140,7 @@ func TestInterleave_ContinuesInSameOrderAfterKill(t *testing.T) {
 			select {
 			case err = <-ended:
 				running = false
-			default:
+			case <-time.After(100 * time.Microsecond):
 				if now := p.Progress(); now.Documents+now.Duplicates >= limit {
 					p.Close() // neither the batch in flight nor the records are awaited
 					err = <-ended

@@ -1,7 +1,6 @@
 package publish_test
 
 import (
-	"flag"
 	"testing"
 
 	"loaderd/internal/natstest"
@@ -9,9 +8,6 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if !testscale.All() && flag.Set("rapid.checks", "25") != nil { // each of the few checks here starts a server
-		panic("rapid has no flag rapid.checks")
-	}
+	testscale.RapidChecks("25") // each of the few checks here starts a server
 	natstest.VerifyTestMain(m)
 }

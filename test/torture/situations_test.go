@@ -164,7 +164,7 @@ func (s *scenario) expect(health diagnosis.Health, sentence string) api.Status {
 	want := regexp.MustCompile("^" + sentence)
 	var status api.Status
 	var err error
-	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(90 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		status, err = s.shown()
 		if err == nil && status.Verdict.Health == health && want.MatchString(status.Verdict.Sentence) {
 			break
