@@ -17,8 +17,8 @@ func Of[T any](part, whole T) T {
 	return part
 }
 
-// RapidChecks sets how many cases a property of package rapid is checked with, unless all repetitions run. TestMain calls
-// it before flags are parsed, so that -rapid.checks has precedence.
+// RapidChecks sets how many cases a property of package rapid is checked with, unless all repetitions run. TestMain
+// calls it before flags are parsed, so that -rapid.checks has precedence.
 func RapidChecks(part string) {
 	if !All() && flag.Set("rapid.checks", part) != nil {
 		panic("rapid has no flag rapid.checks")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import signal
@@ -74,8 +75,11 @@ def saved(tokenizer: Any, folder: Path, template: str | None = None) -> Path:
     return folder
 
 
-def test_Command_PublishesWhatTransformersRenders(daemon: Any, tmp_path: Path, capsys: Printed) -> None:
+def test_Command_PublishesWhatTransformersRenders(
+    daemon: Any, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Chats of several forms and formats, tools, thinking and token ids, each once, by marks and by turns."""
+    monkeypatch.setattr(command, "_tokenizer", functools.cache(command._tokenizer))  # reading it takes seconds
     tokenizer = with_template("qwen3", "qwen2_5_training")
     folder = saved(tokenizer, tmp_path / "qwen")
     (tmp_path / "thinking.jinja").write_text(QWEN_THINKING)

@@ -50,7 +50,7 @@ def batch() -> list[bytes]:
         *texts.languages(),
         *every,
     ]
-    return [*thinned(found, 5)]
+    return [*thinned(found, 8)]
 
 
 @pytest.mark.parametrize(

@@ -313,7 +313,7 @@ func TestReader_CloseWithFullQueue(t *testing.T) {
 	for i := range uint64(most + 1) { // one by one, so that each is a separate chunk
 		natstest.Publish(t, srv.Store(), natstest.Documents(int(i)+1, 1)...)
 		for natstest.Context(t).Err() == nil && src.Status().Fetched < i+1 {
-			runtime.Gosched()
+			time.Sleep(20 * time.Microsecond)
 		}
 	}
 	closed := make(chan error, 1)
