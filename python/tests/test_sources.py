@@ -36,8 +36,8 @@ CODE, WEB = 0, 1
 def mixed(daemon):
     """A daemon whose documents of code have only tokens below 500, and those of web the others."""
     d = daemon(MIXED)
-    publish_tokens(d.nats_url, [t // 2 for t in documents(1500, 1)], "code")
-    publish_tokens(d.nats_url, [500 + t // 2 for t in documents(3000, 2)], "web")
+    publish_tokens(d.nats_url, [t // 2 for t in documents(1000, 1)], "code")
+    publish_tokens(d.nats_url, [500 + t // 2 for t in documents(2000, 2)], "web")
     return d
 
 

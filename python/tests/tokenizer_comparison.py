@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import functools
 import json
 import pathlib
 import subprocess
@@ -50,14 +49,8 @@ def check(texts: Sequence[bytes], got: Sequence[list[int]], want: Sequence[list[
             )
 
 
-@functools.lru_cache(maxsize=4)
-def loaded(content: bytes) -> Tokenizer:
-    """Returns the reference's tokenizer. The largest files take a second to read."""
-    return Tokenizer.from_buffer(content)
-
-
 def hugging_face_ids(path: pathlib.Path, texts: Sequence[bytes], special_as_text: bool = False) -> list[list[int]]:
-    tokenizer = loaded(path.read_bytes())
+    tokenizer = Tokenizer.from_file(str(path))
     tokenizer.encode_special_tokens = special_as_text
     encoded = tokenizer.encode_batch_fast([decoded(t) for t in texts], add_special_tokens=False)
     return [e.ids for e in encoded]
