@@ -134,15 +134,22 @@ func (c *compiler) boolean(e ast.Expr) (function[bool], error) {
 	return value(c, e, c.boolean)
 }
 
-// junction compiles && or ||. An operand equal to decides determines the result, even if others are unknown.
+// junction compiles && or ||. An operand equal to decides determines the result, even if others are unknown. The
+// operands can thus be computed in any order: regular expressions are last.
 func (c *compiler) junction(args []ast.Expr, decides bool) (function[bool], error) {
-	operands := make([]function[bool], len(args))
-	for i, arg := range args {
-		var err error
-		if operands[i], err = c.boolean(arg); err != nil {
+	operands, last := make([]function[bool], 0, len(args)), []function[bool]{}
+	for _, arg := range args {
+		x, err := c.boolean(arg)
+		if err != nil {
 			return nil, err
 		}
+		if hasPattern(arg) {
+			last = append(last, x)
+		} else {
+			operands = append(operands, x)
+		}
 	}
+	operands = append(operands, last...)
 	return func(in input) (bool, bool) {
 		known := true
 		for _, x := range operands {
@@ -154,6 +161,15 @@ func (c *compiler) junction(args []ast.Expr, decides bool) (function[bool], erro
 		}
 		return !decides, known
 	}, nil
+}
+
+// hasPattern reports whether an expression searches with a regular expression.
+func hasPattern(e ast.Expr) bool {
+	found := false
+	ast.PreOrderVisit(e, ast.NewExprVisitor(func(e ast.Expr) {
+		found = found || e.Kind() == ast.CallKind && e.AsCall().FunctionName() == overloads.Matches
+	}))
+	return found
 }
 
 // combine computes a value of two others.
@@ -336,9 +352,10 @@ func (c *compiler) match(call ast.CallExpr) (function[bool], error) {
 	if err != nil {
 		return nil, c.errorAt(pattern, err.Error())
 	}
+	matches := matcher(parsed, re)
 	return func(in input) (bool, bool) {
 		s, ok := x(in)
-		return ok && re.MatchString(s), ok
+		return ok && matches(s), ok
 	}, nil
 }
 

@@ -98,6 +98,8 @@ func BenchmarkFilter(b *testing.B) {
 		"meta":    `tokens >= 64 && meta.lang == "en" && meta.quality > 0.5`,
 		"in":      `meta.lang in ["de", "en", "fr"] || path.endsWith(".py")`,
 		"matches": `path.matches("[.](py|go)$")`,
+		"gap":     `path.matches("^src/.*[.]py$")`,
+		"regexp":  `path.matches("^[a-z]+/[a-z]+[.]py$")`,
 	} {
 		b.Run(name, func(b *testing.B) {
 			f := compile(b, expression)

@@ -215,7 +215,8 @@ func TestPlanner_FilterThatMatchesAllChangesNothing(t *testing.T) {
 // BenchmarkPlanner. The documents are those that a reader delivers: all of them have attributes.
 func BenchmarkPlanner_Filter(b *testing.B) {
 	for _, x := range []struct{ name, where string }{{"none", ""}, {"tokens", `tokens >= 1`},
-		{"meta", `tokens >= 1 && meta.lang in ["de", "en"] && meta.quality > 0.5`}} {
+		{"meta", `tokens >= 1 && meta.lang in ["de", "en"] && meta.quality > 0.5`},
+		{"matches", `path.matches("[.](py|go)$")`}, {"regexp", `path.matches("^[a-z]+/[a-z]+/[0-9]+[.]py$")`}} {
 		b.Run(x.name, func(b *testing.B) {
 			c := plantest.Config("bfd")
 			c.Packing.Buckets, c.Packing.Pool, c.Packing.MaxAge = []int{2048}, 4096, 16384
@@ -228,7 +229,8 @@ func BenchmarkPlanner_Filter(b *testing.B) {
 			}
 			lengths, attributes := plantest.Lengths(1, 1<<16), make([]filter.Attributes, 1<<12)
 			for i := range attributes {
-				attributes[i] = filter.Attributes{ID: fmt.Sprint(i), Bytes: i, Meta: []any{"en", 0.75}}
+				attributes[i] = filter.Attributes{ID: fmt.Sprint(i), Path: fmt.Sprintf("src/main/%d.py", i), Bytes: i,
+					Meta: []any{"en", 0.75}}
 			}
 			b.ResetTimer()
 			for i := range b.N {
