@@ -5,6 +5,7 @@ import (
 
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -35,19 +36,61 @@ type Status struct {
 	Sources []SourceStatus     `json:"sources,omitempty"`
 	Streams []state.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
 	Pulls   []PullStatus       `json:"pulls,omitempty"`   // of pulled sources
-	Buckets []BucketStatus     `json:"buckets"`
-	Packing PackingStatus      `json:"packing"`
-	Jobs    []JobStatus        `json:"jobs"`
+	StepSizes
+	Packing PackingStatus `json:"packing"`
+	Jobs    []JobStatus   `json:"jobs"`
 	// of all daemons, at most MaxRanks, those furthest behind
 	Ranks     []RankStatus   `json:"ranks"`
 	RankCount int            `json:"ranks_total"` // number of ranks
 	Commits   []JobCommit    `json:"commits"`
 	Daemons   []DaemonStatus `json:"daemons"`
-	// unused documents by reason; reasons without documents are omitted
-	Skipped        []SkippedStatus `json:"skipped"`
-	Dead           DeadStatus      `json:"dead_letters"`
-	Events         []Event         `json:"events"` // the last MaxEvents, newest first
-	AllowedActions []string        `json:"may"`    // the actions that the caller may request
+	UnusedDocuments
+	Dead           DeadStatus `json:"dead_letters"`
+	Events         []Event    `json:"events"` // the last MaxEvents, newest first
+	AllowedActions []string   `json:"may"`    // the actions that the caller may request
+}
+
+// StepSizes are the sizes of steps.
+type StepSizes struct {
+	Buckets  []BucketStatus  `json:"buckets"`
+	Schedule *ScheduleStatus `json:"schedule,omitempty"` // nil if all steps have the same size
+}
+
+// ScheduleStatus is the progress of a run through the phases of its steps, as far as they are planned.
+type ScheduleStatus struct {
+	Phase  int    `json:"phase"`  // index of the phase of the next step
+	Rows   []int  `json:"rows"`   // of the next step, per bucket
+	Steps  uint64 `json:"steps"`  // so far, with those of the runs from which the run was forked
+	Tokens int64  `json:"tokens"` // of documents in these steps
+	// NextChange is the next change of the size of steps; nil if none follows.
+	NextChange *runconfig.ScheduleChange `json:"next_change,omitempty"`
+	// Phases are the current phase and at most MaxPhases-1 others: as many of the preceding ones as fit.
+	Phases     []SchedulePhase `json:"phases"`
+	PhaseCount int             `json:"phases_total"`
+}
+
+// SchedulePhase is a phase with its index.
+type SchedulePhase struct {
+	Index int `json:"index"`
+	runconfig.ScheduledPhase
+}
+
+// UnusedDocuments are the documents that the run does not use.
+type UnusedDocuments struct {
+	// by reason; reasons without documents are omitted
+	Skipped []SkippedStatus `json:"skipped"`
+	// Filters are the filter of all documents, and the sources with a filter or filtered documents: at most MaxFilters,
+	// those with the most filtered documents. Without a filter and filtered documents they are empty.
+	Filters     []FilterStatus `json:"filters,omitempty"`
+	FilterCount int            `json:"filters_total,omitempty"`
+}
+
+// FilterStatus is a filter in effect, and the documents that filters have rejected.
+type FilterStatus struct {
+	Source string `json:"source"` // empty: the filter of all documents
+	Where  string `json:"where"`  // the expression, empty for none; of many long ones a part and "..."
+	// Documents are those of the source, or of all sources, that this or the other filter has rejected.
+	Documents int64 `json:"documents"`
 }
 
 // FullestStream returns the document stream that is closest to its limit, nil if no stream has a limit.
@@ -67,8 +110,6 @@ type SkippedStatus struct {
 	Documents int64  `json:"documents"`
 	Text      string `json:"text"` // words after the number
 	Do        string `json:"do"`   // advice for the operator
-	// of the reason filtered: the filters in effect, by source; "" for that of all documents
-	Filters map[string]string `json:"filters,omitempty"`
 }
 
 // PullStatus is the progress of a source that is filled from object stores.
@@ -92,8 +133,10 @@ type PullStatus struct {
 
 // Limits of a Status.
 const (
-	MaxRanks  = 256
-	MaxEvents = 100
+	MaxRanks   = 256
+	MaxEvents  = 100
+	MaxPhases  = 64
+	MaxFilters = 64
 )
 
 // Rates are the recent rates of a run, including the throughput to ranks.

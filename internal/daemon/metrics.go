@@ -11,6 +11,7 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
+	"loaderd/loader/runconfig"
 	"loaderd/stream/deadletter"
 )
 
@@ -26,7 +27,9 @@ type letters interface{ DeadLetters() deadletter.Counts }
 // metricSnapshot is a snapshot of all values at one moment.
 type metricSnapshot struct {
 	loader.Stats
-	letters deadletter.Counts
+	letters  deadletter.Counts
+	schedule runconfig.Schedule
+	change   runconfig.ScheduleChange // the next one, zero for none
 }
 
 type metric struct {
@@ -167,6 +170,16 @@ var metrics = append(skipMetrics(), []metric{
 		func(s metricSnapshot) float64 {
 			return float64(s.RowsReady)
 		}),
+	gauge("schedule_phase", "Phase of the next step (steps.schedule); 0 is the size that steps configures.",
+		func(s metricSnapshot) float64 { return float64(s.schedule.Current()) }),
+	gauge("schedule_phases", "Phases of steps, including phase 0.",
+		func(s metricSnapshot) float64 { return float64(len(s.schedule.Phases)) }),
+	gauge("schedule_change_steps",
+		"Steps until the size of steps changes; 0 if none follows, or after a number of tokens.",
+		func(s metricSnapshot) float64 { return float64(s.change.Steps) }),
+	gauge("schedule_change_tokens",
+		"Tokens in steps until the size of steps changes; 0 if none follows, or after a number of steps.",
+		func(s metricSnapshot) float64 { return float64(s.change.Tokens) }),
 	gauge("oldest_step", "Oldest readable step.", func(s metricSnapshot) float64 { return float64(s.Oldest) }),
 	gauge("committed_step", "The checkpoints of all committing jobs cover all steps before this one.",
 		func(s metricSnapshot) float64 {
@@ -213,6 +226,8 @@ func newBucketMetric(kind prometheus.ValueType, name, help string, value func(pl
 var bucketMetrics = []bucketMetric{
 	newBucketMetric(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.",
 		func(q planner.QueueStat) float64 { return float64(q.Steps) }),
+	newBucketMetric(prometheus.GaugeValue, "bucket_step_rows", "Rows of the next step, if it is of the bucket.",
+		func(q planner.QueueStat) float64 { return float64(q.StepRows) }),
 	newBucketMetric(prometheus.GaugeValue, "bucket_queue_rows", "Rows of the bucket buffered for a step.",
 		func(q planner.QueueStat) float64 { return float64(q.Rows) }),
 	newBucketMetric(prometheus.GaugeValue, "bucket_queue_tokens", "Tokens of the bucket's rows buffered for a step.",
@@ -264,7 +279,8 @@ func (m runMetrics) Describe(out chan<- *prometheus.Desc) {
 
 // Collect implements prometheus.Collector. All values are of one moment.
 func (m runMetrics) Collect(out chan<- prometheus.Metric) {
-	s := metricSnapshot{m.run.Stats(), m.docs.DeadLetters()}
+	s := metricSnapshot{Stats: m.run.Stats(), letters: m.docs.DeadLetters(), schedule: m.run.Info().Schedule}
+	s.change, _ = s.schedule.NextChange()
 	for _, x := range metrics {
 		out <- prometheus.MustNewConstMetric(x.desc, x.kind, x.value(s))
 	}

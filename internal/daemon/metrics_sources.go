@@ -70,7 +70,8 @@ var sourceMetrics = []sourceMetric{
 
 // skippedDocumentsDesc counts documents of a source that are not used.
 var skippedDocumentsDesc = prometheus.NewDesc("loaderd_source_left_out_documents_total",
-	"Documents of the source that were skipped, by reason: undecodable, empty, masked, duplicate, split, short, long.",
+	"Documents of the source that were skipped, by reason: undecodable, empty, masked, duplicate, split, short, long, "+
+		"filtered.",
 	[]string{"source", "why"}, nil)
 
 // collectSources collects the values of each source of a run with several sources. For a single source they equal

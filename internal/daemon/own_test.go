@@ -77,8 +77,8 @@ func TestDaemon_RefusesOtherUsers(t *testing.T) {
 	defer stranger.Close()
 	body := map[string]any{"step": 1, "job": "trainer"}
 	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal",
-		"flush", "mix",
-		"checkpoint", "measure", "ledger", "find", "text", "peek"} {
+		"flush", "mix", "filter", "schedule", "checkpoint", "measure",
+		"ledger", "find", "text", "peek"} {
 		if err := stranger.Do(t.Context(), action, body, nil); flightclient.Reason(err) != string(fault.InvalidToken) {
 			t.Errorf("%s: %v", action, err)
 		}
@@ -105,7 +105,7 @@ func TestDaemon_RefusesOtherUsers(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}
 	}
-	for _, action := range []string{"flush", "seal", "mix", "checkpoint", "measure"} {
+	for _, action := range []string{"flush", "seal", "mix", "filter", "schedule", "checkpoint", "measure"} {
 		if got := sends(t, d, http.MethodPost, "/api/action/"+action, ""); got != http.StatusUnauthorized {
 			t.Errorf("POST %s: %d", action, got)
 		}

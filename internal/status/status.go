@@ -35,9 +35,10 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Version: w.Version, Verdict: verdict,
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
 		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{},
-		Commits: []api.JobCommit{},
-		Ranks:   furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
+		Rates:     api.Rates{Rates: rates, Bytes: bytes},
+		Commits:   []api.JobCommit{},
+		StepSizes: api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule)},
+		Ranks:     furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
 		Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)
 	if consumed != nil {
@@ -59,12 +60,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		out.Commits = append(out.Commits, api.JobCommit{Job: job, Step: info.Commits[job].Step,
 			Skipped: info.Commits[job].Skipped})
 	}
-	for why, n := range s.Skipped.All() {
-		if n > 0 {
-			out.Skipped = append(out.Skipped, api.SkippedStatus{Reason: string(why), Documents: n, Text: why.Text(),
-				Do: why.Do(), Filters: filtersOf(why, s)})
-		}
-	}
+	out.UnusedDocuments = unusedDocuments(s)
 	if w.Dead != nil {
 		out.Dead = w.Dead()
 	}
@@ -174,21 +170,4 @@ func (w *Monitor) flowStages(s loader.Stats, out *api.Status, read uint64) []api
 		stage(api.StageCommitted, float64(out.Committed), float64(planned), "steps", 0, "steps"),
 	}
 	return slices.DeleteFunc(stages, func(x api.Stage) bool { return x.Name == api.StageHeld && x.Limit == 0 })
-}
-
-// filtersOf returns the filters in effect, by source, for documents that filters rejected; nil for other reasons.
-func filtersOf(why plan.Skip, stats loader.Stats) map[string]string {
-	if why != plan.SkipFiltered {
-		return nil
-	}
-	out := map[string]string{}
-	if stats.Where != "" {
-		out[""] = stats.Where
-	}
-	for _, s := range stats.Sources {
-		if s.Where != "" && !s.Removed {
-			out[s.Name] = s.Where
-		}
-	}
-	return out
 }

@@ -71,7 +71,7 @@ func cells(s api.Status) []tui.Cell {
 	case s.EndsIn != nil:
 		ends = humanize.Time(time.Duration(*s.EndsIn * float64(time.Second)))
 	}
-	return []tui.Cell{
+	all := []tui.Cell{
 		{Label: "tokens/s", Value: humanize.Short(s.Rates.Tokens)},
 		{Label: "documents/s", Value: humanize.Short(s.Rates.Documents)},
 		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
@@ -80,6 +80,11 @@ func cells(s api.Status) []tui.Cell {
 		{Label: "committed", Value: humanize.Count(s.Committed)}, {Label: "ends in", Value: ends},
 		{Label: "dead letters", Value: humanize.Count(s.Dead.Total)},
 	}
+	if x := s.Schedule; x != nil {
+		all = append(all, tui.Cell{Label: "phase", Value: fmt.Sprintf("%d of %d", x.Phase, x.PhaseCount-1)},
+			tui.Cell{Label: "rows/step", Value: humanize.Range(x.Rows)})
+	}
+	return all
 }
 
 // formatSteps formats a number of steps, "-" if unknown.

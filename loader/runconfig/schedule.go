@@ -117,7 +117,11 @@ func (s *Schedule) reached(p *ScheduledPhase) bool {
 
 // changesOf returns the number of changes that the ramp of a phase has reached.
 func (s *Schedule) changesOf(p *ScheduledPhase) int64 {
-	done := max(s.progress(p)-p.from(), 0) // below 0 only in a damaged schedule
+	return p.changesAfter(max(s.progress(p)-p.from(), 0)) // below 0 only in a damaged schedule
+}
+
+// changesAfter returns the number of changes of the phase's ramp after that many of its tokens or steps.
+func (p *ScheduledPhase) changesAfter(done int64) int64 {
 	if done >= p.ramp() {
 		return p.Increments
 	}

@@ -103,3 +103,47 @@ func TestSchedule_ReadsImpossibleProgress(t *testing.T) {
 		t.Errorf("%v rows, %v", s.Rows(), err)
 	}
 }
+
+// The next change is at the first step whose rows differ, and names them.
+func TestSchedule_NextChange(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phases []runconfig.Phase
+		tokens int64 // of each step
+	}{
+		"steps": {[]runconfig.Phase{{FromStep: 3, RampSteps: 7, Rows: 16}, {FromStep: 12, Rows: 8},
+			{FromStep: 15, RampSteps: 2, Rows: 20}}, 100},
+		"tokens": {[]runconfig.Phase{{FromTokens: 1000, RampTokens: 3001, Rows: 16}, {FromTokens: 4100, Rows: 8}}, 1},
+		"large":  {[]runconfig.Phase{{FromTokens: 1 << 59, RampTokens: 1 << 59, Rows: 4000, Increment: 1}}, 1 << 51},
+	} {
+		s := runconfig.NewSchedule(scheduled(4, tt.phases...))
+		for !s.IsLast() {
+			c, ok := s.NextChange()
+			phase, rows := s.Current(), slices.Clone(s.Rows())
+			if !ok || c.Phase < phase || (c.Steps > 0) == (c.Tokens > 0) {
+				t.Fatalf("%s: in phase %d the next change is %+v, %v", name, phase, c, ok)
+			}
+			for left := max(c.Steps, c.Tokens); left > 0; {
+				if s.Current() != phase || !slices.Equal(s.Rows(), rows) {
+					t.Fatalf("%s: phase %d with %v rows changes %d before %+v", name, phase, rows, left, c)
+				}
+				if s.Advance(tt.tokens); c.Steps > 0 {
+					left--
+				} else {
+					left -= tt.tokens
+				}
+			}
+			if tt.tokens > 1 && c.Steps == 0 { // a step may reach several changes
+				if s.Rows()[0] < c.Rows[0] {
+					t.Fatalf("%s: %v rows after %+v", name, s.Rows(), c)
+				}
+				continue
+			}
+			if s.Current() != c.Phase || !slices.Equal(s.Rows(), c.Rows) {
+				t.Fatalf("%s: phase %d with %v rows after %+v", name, s.Current(), s.Rows(), c)
+			}
+		}
+		if c, ok := s.NextChange(); ok {
+			t.Errorf("%s: a change after the last: %+v", name, c)
+		}
+	}
+}

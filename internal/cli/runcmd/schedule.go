@@ -87,9 +87,18 @@ func writeSchedule(w io.Writer, r api.ScheduleResponse) error {
 	s := r.Schedule
 	fmt.Fprintf(w, "run %s: %s tokens in %s steps; the next step has %s rows\n\n", r.Run, humanize.Count(s.Tokens),
 		humanize.Count(int64(s.Steps-s.Inherited)), humanize.Range(s.Rows()))
+	var phases []api.SchedulePhase
+	for i, p := range s.Phases {
+		phases = append(phases, api.SchedulePhase{Index: i, ScheduledPhase: p})
+	}
+	return phaseTable(phases).Write(w)
+}
+
+// phaseTable returns a table of phases.
+func phaseTable(phases []api.SchedulePhase) *table.Table {
 	t := table.New("PHASE", "FROM", "RAMP", "ROWS", "FIRST STEP")
-	for i := range s.Phases {
-		p, from, ramp, first := &s.Phases[i], "the start", "", ""
+	for _, p := range phases {
+		from, ramp, first := "the start", "", ""
 		switch {
 		case p.FromStep > 0:
 			from = fmt.Sprintf("step %d", p.FromStep)
@@ -105,7 +114,7 @@ func writeSchedule(w io.Writer, r api.ScheduleResponse) error {
 		if p.FirstStep != nil {
 			first = humanize.Count(int64(*p.FirstStep))
 		}
-		t.Row(fmt.Sprint(i), from, ramp, humanize.Range(p.StepRows), first)
+		t.Row(fmt.Sprint(p.Index), from, ramp, humanize.Range(p.StepRows), first)
 	}
-	return t.Write(w)
+	return t
 }

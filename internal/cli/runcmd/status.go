@@ -95,6 +95,9 @@ func writeStatus(w io.Writer, s api.Status) error {
 		length += "; last step read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))
 	}
 	line("length", "%s", length)
+	if s.Schedule != nil {
+		line("step size", "%s", scheduleOf(s.Schedule))
+	}
 	line("padding", "%.2f %%, %.1f %% of the documents split", 100*s.Packing.Padding, 100*s.Packing.Split)
 	if x := s.FullestStream(); x != nil {
 		line("stored", "%s", storedIn(x))
@@ -106,8 +109,12 @@ func writeStatus(w io.Writer, s api.Status) error {
 		return err
 	}
 	ranks := rankTable(s)
-	for _, t := range []*table.Table{sourceTable(s), pullTable(s), ranks, commitTable(s), daemonTable(s),
-		skippedTable(s), deadTable(s)} {
+	phases := table.New()
+	if s.Schedule != nil {
+		phases = phaseTable(s.Schedule.Phases)
+	}
+	for _, t := range []*table.Table{sourceTable(s), pullTable(s), phases, ranks, commitTable(s), daemonTable(s),
+		skippedTable(s), filterTable(s), deadTable(s)} {
 		if t.IsEmpty() {
 			continue
 		}
@@ -117,6 +124,9 @@ func writeStatus(w io.Writer, s api.Status) error {
 		}
 		if n := s.RankCount - len(s.Ranks); t == ranks && n > 0 {
 			fmt.Fprintf(w, "and %s with less lag\n", humanize.Things(n, "rank"))
+		}
+		if t == phases && len(s.Schedule.Phases) < s.Schedule.PhaseCount {
+			fmt.Fprintln(w, "loaderd schedule prints all phases")
 		}
 	}
 	return nil
@@ -218,6 +228,42 @@ func daemonTable(s api.Status) *table.Table {
 			state = "no heartbeat for " + humanize.Time(time.Duration(d.SilentSeconds*float64(time.Second)))
 		}
 		t.Row(d.Name, humanize.Count(d.Ranks), cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
+	}
+	return t
+}
+
+// scheduleOf describes the size of the next step, and when it changes.
+func scheduleOf(s *api.ScheduleStatus) string {
+	text := fmt.Sprintf("%s rows, phase %d of %d", humanize.Range(s.Rows), s.Phase, s.PhaseCount-1)
+	c := s.NextChange
+	if c == nil {
+		return text + ", the last"
+	}
+	left := humanize.Short(float64(c.Tokens)) + " tokens"
+	if c.Steps > 0 {
+		left = humanize.Things(int(c.Steps), "step")
+	}
+	text += fmt.Sprintf("; %s rows in %s", humanize.Range(c.Rows), left)
+	if c.Phase > s.Phase {
+		text += fmt.Sprintf(" (phase %d)", c.Phase)
+	}
+	return text
+}
+
+// shownFilter is the maximum length of an expression in a table, in characters.
+const shownFilter = 80
+
+func filterTable(s api.Status) *table.Table {
+	t := table.New("FILTERED", "DOCUMENTS OF", "WHERE")
+	for _, x := range s.Filters {
+		source, where := "all sources", []rune(cmp.Or(x.Where, "-"))
+		if x.Source != "" {
+			source = "source " + x.Source
+		}
+		if len(where) > shownFilter {
+			where = append(where[:shownFilter], []rune("...")...)
+		}
+		t.Row(humanize.Count(x.Documents), source, string(where))
 	}
 	return t
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"loaderd/internal/api"
+	"loaderd/internal/top"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
@@ -35,5 +37,55 @@ func TestStatus_ShowsFullestStream(t *testing.T) {
 				t.Errorf("output of status: %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// status shows the size of the next step, its phase, the next change, and all phases; top shows the phase and the rows.
+func TestStatus_ShowsSchedule(t *testing.T) {
+	first := uint64(0)
+	x := &api.ScheduleStatus{Phase: 0, Rows: []int{64}, PhaseCount: 3,
+		NextChange: &runconfig.ScheduleChange{Phase: 1, Rows: []int{128}, Tokens: 2_500_000},
+		Phases: []api.SchedulePhase{{ScheduledPhase: runconfig.ScheduledPhase{StepRows: []int{64}, FirstStep: &first}},
+			{Index: 1, ScheduledPhase: runconfig.ScheduledPhase{StepRows: []int{128},
+				Phase: runconfig.Phase{FromTokens: 3e9, Rows: 128}}}}}
+	s := api.Status{StepSizes: api.StepSizes{Schedule: x}}
+	var out strings.Builder
+	if err := writeStatus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"step size  64 rows, phase 0 of 2; 128 rows in 2.50M tokens (phase 1)\n",
+		"    1  3,000,000,000 tokens         128\n", "loaderd schedule prints all phases\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output of status lacks %q:\n%s", want, out.String())
+		}
+	}
+	cells := map[string]string{}
+	for _, c := range top.NewContent(s).Cells {
+		cells[c.Label] = c.Value
+	}
+	if cells["phase"] != "0 of 2" || cells["rows/step"] != "64" {
+		t.Errorf("cells of top: %v", cells)
+	}
+	x.NextChange = &runconfig.ScheduleChange{Rows: []int{72}, Steps: 1}
+	if got := scheduleOf(x); got != "64 rows, phase 0 of 2; 72 rows in 1 step" {
+		t.Errorf("in a ramp: %s", got)
+	}
+	if x.NextChange = nil; scheduleOf(x) != "64 rows, phase 0 of 2, the last" {
+		t.Errorf("at the end: %s", scheduleOf(x))
+	}
+}
+
+func TestStatus_ShowsFilters(t *testing.T) {
+	s := api.Status{UnusedDocuments: api.UnusedDocuments{Filters: []api.FilterStatus{{Documents: 1200},
+		{Source: "web", Where: strings.Repeat("tokens > 1 || ", 10) + "false", Documents: 1200}}}}
+	var out strings.Builder
+	if err := writeStatus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"   1,200  all sources   -\n", "   1,200  source web    tokens > 1 || ",
+		"tokens > 1...\n"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("output of status lacks %q:\n%s", want, out.String())
+		}
 	}
 }

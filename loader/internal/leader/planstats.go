@@ -1,6 +1,8 @@
 package leader
 
 import (
+	"strings"
+
 	"loaderd/loader/state"
 )
 
@@ -27,7 +29,26 @@ func (l *loop) publishStats() {
 		s.Sources = append(s.Sources, state.SourceStats{Status: x, SourceCounts: counts[i], Start: p.Infos()[i].Start,
 			Next: m.NextSequence(i), Where: p.Filters.Selection(i).Filters.Source.Text()})
 	}
+	boundFilters(s.Sources)
 	s.Where, s.FilteredInRow = p.Filters.RunExpression(), l.filteredInRow
 	l.stats = s
 	l.status.setStats(s)
+}
+
+const (
+	// maxReportedFilters bounds the expressions of all sources in the statistics, in bytes.
+	maxReportedFilters = 64 << 10
+	// maxCutFilter is the length of an expression beyond this bound, in bytes.
+	maxCutFilter = 64
+)
+
+// boundFilters cuts the expressions of sources beyond maxReportedFilters.
+func boundFilters(sources []state.SourceStats) {
+	room := maxReportedFilters
+	for i := range sources {
+		if where := sources[i].Where; len(where) > max(room, maxCutFilter) {
+			sources[i].Where = strings.ToValidUTF8(where[:maxCutFilter], "") + "..."
+		}
+		room -= len(sources[i].Where)
+	}
 }

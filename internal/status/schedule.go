@@ -1,0 +1,24 @@
+package status
+
+import (
+	"loaderd/internal/api"
+	"loaderd/loader/runconfig"
+)
+
+// scheduleStatus returns the status of a schedule, nil if all steps have the same size.
+func scheduleStatus(s runconfig.Schedule) *api.ScheduleStatus {
+	if len(s.Phases) < 2 {
+		return nil
+	}
+	out := &api.ScheduleStatus{Phase: s.Current(), Rows: s.Rows(), Steps: s.Steps, Tokens: s.Tokens,
+		PhaseCount: len(s.Phases)}
+	if c, ok := s.NextChange(); ok {
+		out.NextChange = &c
+	}
+	// the current phase and those after it, and before them as many as fit
+	first := max(min(s.Current(), len(s.Phases)-api.MaxPhases), 0)
+	for i, p := range s.Phases[first:min(first+api.MaxPhases, len(s.Phases))] {
+		out.Phases = append(out.Phases, api.SchedulePhase{Index: first + i, ScheduledPhase: p})
+	}
+	return out
+}
