@@ -21,7 +21,8 @@ import (
 const maxBody = 64 << 10
 
 // pageActions are the actions that the page sends. All other actions have their own path, or are only for programs.
-var pageActions = map[string]bool{"flush": true, "seal": true, "mix": true, "checkpoint": true, "measure": true}
+var pageActions = map[string]bool{"flush": true, "seal": true, "mix": true, "filter": true, "schedule": true,
+	"checkpoint": true, "measure": true}
 
 // doAction requests an action with a JSON body, in the name of the request's caller.
 func (p *Page) doAction(q *http.Request, action string, body any) ([]json.RawMessage, error) {

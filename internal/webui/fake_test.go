@@ -53,8 +53,8 @@ func (f *fake) took(action string) (int, string) {
 // allowed are the actions of a role.
 var allowed = map[auth.Role][]string{
 	auth.Read: {"status", "history"},
-	auth.Operate: {"status", "history", "ledger", "find", "text", "peek", "flush", "seal", "mix", "checkpoint",
-		"measure"},
+	auth.Operate: {"status", "history", "ledger", "find", "text", "peek", "flush", "seal", "mix", "filter", "schedule",
+		"checkpoint", "measure"},
 }
 
 // role returns the role of a caller, none for an unauthenticated one.
@@ -126,6 +126,11 @@ func (f *fake) DoAction(_ context.Context, from auth.Caller, action string, body
 		return results(api.CheckpointResponse{Run: "demo", Step: 7230}), nil
 	case "mix":
 		return results(api.MixResponse{Run: "demo", Step: 7300}), nil
+	case "filter":
+		return results(api.FilterResponse{Run: "demo", Step: 7310, Where: "tokens >= 64",
+			Sources: map[string]string{"math": "meta.quality > 0.5"}}), nil
+	case "schedule":
+		return results(api.ScheduleResponse{Run: "demo", Step: 7320}), nil
 	case "measure":
 		return results(api.MeasureResponse{Run: "demo"}), nil
 	}
@@ -183,8 +188,8 @@ func madeUp(n uint64) api.Status {
 			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1,
 				Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},
 		},
-		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, RowsPerStep: 64},
-			{Bucket: 2048, Steps: 2900, Rows: 60, RowsPerStep: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, RowsPerStep: 64}},
+		StepSizes: api.StepSizes{Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, RowsPerStep: 64},
+			{Bucket: 2048, Steps: 2900, Rows: 60, RowsPerStep: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, RowsPerStep: 64}}},
 		Packing: api.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
 		Ranks: []api.RankStatus{
 			{Job: "train", Rank: 0, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40,
@@ -211,9 +216,10 @@ func madeUp(n uint64) api.Status {
 				Bytes: 9.6e6, SilentSeconds: 0.4},
 			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", SilentSeconds: 12},
 		},
-		Skipped: []api.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
+		UnusedDocuments: api.UnusedDocuments{Skipped: []api.SkippedStatus{
+			{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
 			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss",
-				Do: "mark what is to be trained on <script>alert(1)</script>"}},
+				Do: "mark what is to be trained on <script>alert(1)</script>"}}},
 		Dead: api.DeadStatus{Total: 15, Waiting: 1, Reasons: []api.DeadReason{
 			{Reason: "not UTF-8", Letters: 12, Samples: []api.DeadSample{
 				{Letter: 15, Source: "web", Sequence: 599_870, Subject: "docs.web",

@@ -260,7 +260,7 @@ func TestAPI_RequiresRole(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(may[0].AllowedActions) != 2 || len(may[1].AllowedActions) != 11 {
+	if len(may[0].AllowedActions) != 2 || len(may[1].AllowedActions) != 13 {
 		t.Errorf("may: %v and %v", may[0].AllowedActions, may[1].AllowedActions)
 	}
 }
@@ -428,7 +428,8 @@ func TestAPI_Actions(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	for action, body := range map[string]string{"flush": "", "seal": `{"source":"web"}`,
-		"mix": `{"weights":{"web":1,"math":2}}`, "checkpoint": "{}", "measure": "{}"} {
+		"mix": `{"weights":{"web":1,"math":2}}`, "filter": `{"where":""}`, "schedule": `{"phases":[{"rows":8}]}`,
+		"checkpoint": "{}", "measure": "{}"} {
 		r, answer := call(t, "POST", s.URL+"/api/action/"+action, body)
 		_, got := f.took(action)
 		want := body

@@ -5,11 +5,13 @@ import { follow, get, login } from "./connection.js";
 import { updateDaemons } from "./daemons.js";
 import { updateDead } from "./dead.js";
 import { byId, setAttribute, setText, setVisible } from "./dom.js";
+import { updateFilters } from "./filters.js";
 import { updateFlow } from "./flow.js";
 import { clock } from "./format.js";
 import { startHistory, updateHistory } from "./history.js";
 import { Inspector } from "./inspector.js";
 import { startRanks, updateRanks } from "./ranks.js";
+import { updateSchedule } from "./schedule.js";
 import { updateSkipped } from "./skipped.js";
 import { updateSources } from "./sources.js";
 import { askForToken, startToken } from "./token.js";
@@ -34,7 +36,7 @@ function onStatus(s) {
   latest = s;
   setVisible(byId("away"), false);
   setAttribute(document.documentElement, "data-away", null);
-  for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateSkipped, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
+  for (const update of [updateVerdict, updateFlow, updateSources, updateRanks, updateSchedule, updateSkipped, updateFilters, updateDead, updateEvents, updateDaemons, updateActions, () => inspector.update()]) {
     try {
       update(s);
     } catch (e) { // keep updating the other sections

@@ -104,18 +104,24 @@ function lagSentence(holders, most) {
   return `${numbers.length > 1 ? `Ranks ${list} hold` : `Rank ${list} holds`} the others (${plural(most, "step")} behind)`;
 }
 
-let commits;
+let commits; // the table, and whether it has the column of skipped steps
+let hasSkips;
+
+const commitColumns = [
+  { name: "Job", text: (k) => k.job, left: true },
+  { name: "Committed", about: "the job's checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
+  { name: "Behind the plan", text: (k) => plural(Math.max(k.planned - k.step, 0), "step") },
+];
+const skippedColumn = { name: "Skipped", about: "steps before the committed one that the job has skipped", text: (k) => (k.skipped ? plural(k.skipped, "step") : "") };
 
 function updateCommits(s) {
-  if (!commits) {
-    commits = table("Commits", [
-      { name: "Job", text: (k) => k.job, left: true },
-      { name: "Committed", about: "the job's checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
-      { name: "Behind the plan", text: (k) => plural(Math.max(k.planned - k.step, 0), "step") },
-    ], (k) => k.job);
-    byId("commits").append(el("p", { class: "small" }), commits.node);
-  }
   const all = (s.commits ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
+  const skips = all.some((k) => k.skipped);
+  if (!commits || skips !== hasSkips) {
+    commits = table("Commits", skips ? [...commitColumns, skippedColumn] : commitColumns, (k) => k.job);
+    hasSkips = skips;
+    byId("commits").replaceChildren(el("p", { class: "small" }), commits.node);
+  }
   setText(byId("commits").firstElementChild, all.length ? "" : "No job has committed a step.");
   setVisible(commits.node, all.length > 0);
   commits.update(all);
