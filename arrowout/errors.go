@@ -25,7 +25,7 @@ const Domain = "loaderd"
 func Code(r fault.Reason) codes.Code {
 	switch r {
 	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,
-		fault.RankBehind, fault.RankMissing, fault.Replaying,
+		fault.DocumentsFiltered, fault.RankBehind, fault.RankMissing, fault.Replaying,
 		fault.NotLeading, fault.PlanLogDown, fault.StorageFull, fault.StorageDown, fault.CauseUnknown,
 		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.IdleReader:
 		return codes.Unavailable

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/flightclient"
 )
@@ -71,6 +72,7 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		t.Errorf("a removed source was added again: exit status %d: %s", code, stderr)
 	}
 	s.does("filter", "--source", "web", "--where", "tokens > 0 && bytes > 0")
+	s.untilStatus(func(s api.Status) bool { return len(s.Filters) == 2 && s.Filters[1].Source == "web" })
 	if said := s.does("filter"); !strings.Contains(said, "tokens > 0 && bytes > 0") {
 		t.Errorf("output of filter: %s", said)
 	}

@@ -322,8 +322,10 @@ func (w *wait) checkSourceDry() *fault.Error {
 		detail += "; " + skipped
 	}
 	do := w.dryAdvice()
-	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
-		sentence, detail, do = sentence+" that match the filters", filtered+"; "+detail, filterAdvice
+	reason := fault.SourceDry
+	if filtered := describeFilters(&w.Report.PlanStats, w.nextSource()); filtered != "" {
+		reason, sentence = fault.DocumentsFiltered, sentence+" that match the filters"
+		detail, do = filtered+"; "+detail, filterAdvice
 	}
 	if w.PullStatus != nil {
 		if why, mend, ok := w.PullStatus(facts["source"]); ok {
@@ -333,7 +335,7 @@ func (w *wait) checkSourceDry() *fault.Error {
 			}
 		}
 	}
-	return stallError(fault.SourceDry, sentence+", "+humanize.Time(time.Since(s.DrySince)), detail, do, facts)
+	return stallError(reason, sentence+", "+humanize.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
 // isExhausted reports whether the stream is not sealed and its last document is planned. In addition, no document may
@@ -469,10 +471,12 @@ func poolFillingError(w *wait, sentence, detail, advice string) *fault.Error {
 	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	if filtered := describeFilters(&w.Report.PlanStats); filtered != "" {
-		sentence, detail, advice = "Waiting for documents that match the filters", filtered+"; "+detail, filterAdvice
+	reason := fault.PoolFilling
+	if filtered := describeFilters(&w.Report.PlanStats, nil); filtered != "" {
+		reason, sentence = fault.DocumentsFiltered, "Waiting for documents that match the filters"
+		detail, advice = filtered+"; "+detail, filterAdvice
 	}
-	return stallError(fault.PoolFilling, sentence, detail, advice, nil)
+	return stallError(reason, sentence, detail, advice, nil)
 }
 
 // checkConnection checks whether the leader's connection to the servers is down. It runs after all more specific

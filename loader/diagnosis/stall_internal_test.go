@@ -10,6 +10,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/state"
 )
@@ -143,6 +144,31 @@ func TestWait_CauseNeedsEvidence(t *testing.T) {
 			w.source.Delivered = 50
 		}, fault.CauseUnknown, "50 tokenized"},
 
+		{"filters reject all", func(w *wait) {
+			dry(w)
+			filterAll(w, 60)
+		}, fault.DocumentsFiltered, `filters rejected all of the last 60 documents (documents.where: tokens > 9)`},
+		{"filters reject all that flow", func(w *wait) {
+			w.Report.IdleTime, w.Report.PlanStats.Counts.Arrived = time.Second, 5000
+			filterAll(w, 1000)
+		}, fault.DocumentsFiltered, "the last 1,000 documents"},
+		{"filters reject some", func(w *wait) {
+			w.Report.IdleTime, w.Report.PlanStats.Counts.Arrived = time.Second, 5000
+			filterAll(w, 999)
+		}, fault.PoolFilling, "documents flow"},
+		{"filters removed since", func(w *wait) {
+			dry(w)
+			filterAll(w, 60)
+			w.Report.PlanStats.Where = ""
+		}, fault.SourceDry, ""},
+		{"filter rejects a source that flows", func(w *wait) {
+			w.Report.IdleTime = time.Second
+			filterSource(w)
+		}, fault.PoolFilling, "documents flow"},
+		{"filter rejects a dry source", func(w *wait) {
+			dry(w)
+			filterSource(w)
+		}, fault.DocumentsFiltered, `all of the 60 documents of source "web" (where of source "web": tokens > 8 || tokens`},
 		{"tokenizer behind", func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "10 documents behind"},
@@ -203,4 +229,20 @@ func TestWait_PendingAppendIsCauseWithinStallTimeout(t *testing.T) {
 			}
 		}
 	}
+}
+
+// filterAll makes a filter reject the last n documents.
+func filterAll(w *wait, n int64) {
+	p := &w.Report.PlanStats
+	p.Where, p.FilteredInRow, p.Counts.Arrived = "tokens > 9", n, max(p.Counts.Arrived, n)
+}
+
+// filterSource makes a filter reject the documents of the next one of two sources.
+func filterSource(w *wait) {
+	p := &w.Report.PlanStats
+	p.Counts.Arrived = 80
+	p.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web"}, Where: strings.Repeat("tokens > 8 || ", 99)},
+		{Status: mixture.Status{Name: "code"}, Where: "tokens > 7"}}
+	p.Sources[0].Arrived = 60
+	p.Sources[0].Skipped.Add(plan.SkipFiltered, 60)
 }

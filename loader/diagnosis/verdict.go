@@ -160,7 +160,7 @@ func (m *judgement) stallVerdict(e *fault.Error) Verdict {
 		}
 	}
 	switch e.Reason {
-	case fault.SourceDown, fault.SourceDry, fault.StreamFull, fault.PoolFilling:
+	case fault.SourceDown, fault.SourceDry, fault.StreamFull, fault.PoolFilling, fault.DocumentsFiltered:
 		v.Bottleneck = LimitDocuments
 	case fault.TokenizerBehind, fault.Replaying:
 		v.Bottleneck = LimitTokenizer
@@ -186,9 +186,9 @@ func failedVerdict(err error) Verdict {
 func (m *judgement) endedVerdict() Verdict {
 	steps := m.w.Step
 	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.describeSkipped()}
-	if filtered := describeFilters(&m.w.Report.PlanStats); filtered != "" && steps == 0 {
+	if filtered := describeFilters(&m.w.Report.PlanStats, nil); filtered != "" && steps == 0 {
 		return Verdict{Health: Failing, Sentence: "Ended without a step: " + filtered, Detail: v.Detail,
-			Bottleneck: LimitDocuments, Advice: "correct the filters and start a new run"}
+			Bottleneck: LimitDocuments, Advice: "correct the filters and start a new run", Reason: fault.DocumentsFiltered}
 	}
 	var last *census.Rank
 	for _, j := range m.w.Ranks.Jobs {

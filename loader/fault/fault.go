@@ -47,6 +47,8 @@ const (
 	InvalidToken    Reason = "INVALID_TOKEN"    // the bearer token is missing or wrong
 	IdleReader      Reason = "IDLE_READER"      // a reader has not requested its next step for a long time
 	Forbidden       Reason = "FORBIDDEN"        // the caller is authenticated but not authorized
+	// filters reject all recent documents, and the next step needs more
+	DocumentsFiltered Reason = "DOCUMENTS_FILTERED"
 
 	// Reasons that only a Flight server returns:
 	ShuttingDown    Reason = "SHUTTING_DOWN"     // the daemon stops; another one or its successor continues

@@ -21,6 +21,7 @@ type Filters struct {
 	sources   *sourceSet
 	// expressions by the name of their source, empty for the filter of the run; never changed, but replaced
 	changed map[string]string
+	changes int            // number of calls of set
 	run     *filter.Filter // as compiled last
 }
 
@@ -161,8 +162,12 @@ func (f *Filters) set(source, where string) error {
 		f.changed = before
 		return err
 	}
+	f.changes++
 	return nil
 }
+
+// Changes returns how many controls this planner has applied to its filters.
+func (f *Filters) Changes() int { return f.changes }
 
 // Selection returns which documents of a source are used.
 func (f *Filters) Selection(source int) *plan.Selection { return &f.sources.states[source].selection }

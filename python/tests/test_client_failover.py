@@ -135,7 +135,9 @@ def test_a_daemon_that_cannot_now_is_left(made: list[Made], reason: str) -> None
     assert asked(made) == [[0], [3], []]
 
 
-@pytest.mark.parametrize("reason", ["SOURCE_DRY", "POOL_FILLING", "RANK_BEHIND", "TOKENIZER_BEHIND"])
+@pytest.mark.parametrize(
+    "reason", ["SOURCE_DRY", "POOL_FILLING", "DOCUMENTS_FILTERED", "RANK_BEHIND", "TOKENIZER_BEHIND"]
+)
 def test_a_cause_of_the_run_is_no_reason_to_leave(made: list[Made], reason: str) -> None:
     made[0].until, made[0].refusal = 3, typed(reason)
     with ThreadPoolExecutor() as background, Client(urls(made), steps=10) as client:

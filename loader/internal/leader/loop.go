@@ -40,7 +40,7 @@ type loop struct {
 	hints         hintCheck
 	traces        traces
 	skips         skipLog
-	filteredInRow int64 // documents that filters have rejected since the last used one
+	filteredInRow filteredInRow
 	earlyFlushes  earlyFlushes
 	missing       missingDocument // zero if none is missing
 }
@@ -193,14 +193,14 @@ func (l *loop) addDocument(ctx context.Context, d document.Document) error {
 		return err
 	}
 	counts, _ := l.applier.Planner.Counts()
-	if used := l.applier.UsedTokens > usedTokens; used {
-		l.filteredInRow = 0
+	used := l.applier.UsedTokens > usedTokens
+	if used {
 		l.setup.Observer.OnDocument(plan.Ref(d.Source, d.Sequence), l.applier.Planner.Clock(), d.Content)
 		if d.Trace != nil && l.setup.Backends.Tracer != nil {
 			l.traces.addDocument(plan.Ref(d.Source, d.Sequence), d.Trace)
 		}
 	}
-	l.filteredInRow += counts.Skipped.Sub(l.skips.count).Count(plan.SkipFiltered)
+	l.filteredInRow.add(l.applier.Planner.Filters, counts.Skipped.Sub(l.skips.count).Count(plan.SkipFiltered), used)
 	l.skips.observe(d.Source, d.Sequence, counts.Skipped)
 	l.hints.check(l.applier)
 	if err := l.applyReady(ctx, ready); err != nil {

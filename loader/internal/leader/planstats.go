@@ -30,7 +30,8 @@ func (l *loop) publishStats() {
 			Next: m.NextSequence(i), Where: p.Filters.Selection(i).Filters.Source.Text()})
 	}
 	boundFilters(s.Sources)
-	s.Where, s.FilteredInRow = p.Filters.RunExpression(), l.filteredInRow
+	l.filteredInRow.observeChanges(p.Filters)
+	s.Where, s.FilteredInRow = p.Filters.RunExpression(), l.filteredInRow.documents
 	l.stats = s
 	l.status.setStats(s)
 }

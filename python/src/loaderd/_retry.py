@@ -17,6 +17,7 @@ from loaderd._wire import RunInfo
 from loaderd.errors import (
     ClosedClientError,
     DocumentLostError,
+    DocumentsFilteredError,
     InternalError,
     LoaderdError,
     PlanMismatchError,
@@ -39,6 +40,7 @@ OF_THE_RUN = (
     SourceDryError,
     TokenizerBehindError,
     PoolFillingError,
+    DocumentsFilteredError,
     RankBehindError,
     RankMissingError,
     StreamFullError,

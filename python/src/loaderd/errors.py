@@ -66,6 +66,12 @@ class PoolFillingError(UnavailableError):
     reason = "POOL_FILLING"
 
 
+class DocumentsFilteredError(UnavailableError):
+    """Filters reject all documents: check them (`loaderd filter`), or publish documents that match."""
+
+    reason = "DOCUMENTS_FILTERED"
+
+
 class RankBehindError(UnavailableError):
     """Another rank lags and holds the plan back: check that rank (`Client.stats` lists readers and their steps)."""
 
@@ -335,6 +341,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
         SourceDownError,
         TokenizerBehindError,
         PoolFillingError,
+        DocumentsFilteredError,
         RankBehindError,
         RankMissingError,
         StreamFullError,
