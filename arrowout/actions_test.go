@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
+	"loaderd/internal/api"
 	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/document"
@@ -71,6 +72,18 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 	}
 	if fmt.Sprint(f.committed, f.commits) != "[5 0 1] [trainer trainer eval]" {
 		t.Errorf("committed %v by %v", f.committed, f.commits)
+	}
+	var several []uint64
+	got, err := act(c, "ledger", `{"step":0,"steps":2}`)
+	for line := range strings.SplitSeq(got, "\n") {
+		var step api.LedgerPage
+		if err := json.Unmarshal([]byte(line), &step); err != nil {
+			t.Fatal(err)
+		}
+		several = append(several, step.Index)
+	}
+	if err != nil || !slices.Equal(several, []uint64{0, 1}) {
+		t.Errorf("two steps of the ledger: %v, %v", several, err)
 	}
 	var page struct{ Documents []document.Info }
 	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil ||
@@ -152,6 +165,9 @@ func TestActions_RefuseInvalidBodies(t *testing.T) {
 		{"commit", "\xff", codes.InvalidArgument, "INVALID_TICKET"},
 		{"seal", `{"step":1}`, codes.InvalidArgument, "INVALID_TICKET"},
 		{"ledger", `{"step":2}`, codes.OutOfRange, "STEP_NOT_PLANNED"},
+		{"ledger", `{"step":0,"steps":0}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"ledger", `{"step":0,"steps":257}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"ledger", `{"step":0,"steps":9}`, codes.OutOfRange, "STEP_NOT_PLANNED"},
 	} {
 		_, err := act(c, tc.name, tc.body)
 		if got := infoOf(t, err, tc.code).Reason; got != tc.reason {

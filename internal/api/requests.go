@@ -67,6 +67,7 @@ type SealRequest struct {
 type LedgerRequest struct {
 	Run
 	Step      uint64 `json:"step"`
+	Steps     uint64 `json:"steps,omitempty"`     // number of steps, at most 256; 0: one
 	Documents bool   `json:"documents,omitempty"` // include the origins of documents
 }
 

@@ -279,9 +279,27 @@ func (s *site) ledger(t *testing.T, whole []flightclient.Batch) {
 			t.Errorf("%s: %v, want %v", format, have, want)
 		}
 	}
-	if spike := s.does("ledger", "--spike", "2:3"); !strings.Contains(spike,
-		"run whole, steps 2 to 2, compared with 2 steps before") || !strings.Contains(spike, "LARGEST") {
-		t.Errorf("compared steps:\n%s", spike)
+	if compared := s.does("ledger", "--spike", "2:3"); !strings.Contains(compared,
+		"run whole, steps 2 to 2, compared with 2 steps before") || !strings.Contains(compared, "LARGEST") {
+		t.Errorf("compared steps:\n%s", compared)
+	}
+	var spike ledger.Spike
+	if err := json.Unmarshal([]byte(s.does("ledger", "--spike", "2:5", "--format", "json")), &spike); err != nil {
+		t.Fatal(err)
+	}
+	tokens, most, longestBefore := map[uint64]int64{}, int64(0), int32(0)
+	for i, b := range whole[:5] {
+		for _, p := range slices.Concat(b.Documents...) {
+			if i < 2 {
+				longestBefore = max(longestBefore, p.Length)
+				continue
+			}
+			tokens[p.Sequence] += int64(p.Length)
+			most = max(most, tokens[p.Sequence])
+		}
+	}
+	if spike.Before != 0 || spike.Largest[0].Tokens != most || spike.LengthsBefore.Max != longestBefore {
+		t.Errorf("steps 2 to 4 have a document of %d tokens, and those before a span of %d: %+v", most, longestBefore, spike)
 	}
 	table := s.does("ledger", "--step", fmt.Sprint(step), "--documents")
 	if !strings.Contains(table, "run whole step 2: 4 rows of 128 tokens") ||

@@ -78,9 +78,9 @@ func (c *Client) controlRecord(ctx context.Context, action, run string) (recorde
 	return recorded, err
 }
 
-// Ledger calls f with the pages of a step, in order. If documents is set, the pages contain the origins of documents.
-func (c *Client) Ledger(ctx context.Context, run string, step uint64, documents bool, f func(api.LedgerPage)) error {
-	return eachResult(ctx, c, "ledger", api.LedgerRequest{Run: api.Run{Run: run}, Step: step, Documents: documents}, f)
+// Ledger calls f with the pages of steps, in order.
+func (c *Client) Ledger(ctx context.Context, q api.LedgerRequest, f func(api.LedgerPage)) error {
+	return eachResult(ctx, c, "ledger", q, f)
 }
 
 // FindID returns the rows that contain a part of a document with this id or path, none if no step does. It searches

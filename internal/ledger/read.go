@@ -11,8 +11,40 @@ import (
 // ReadStep requests a step from a daemon. If documents is set, the step contains the origins of its documents.
 func ReadStep(ctx context.Context, c *flightclient.Client, run string, step uint64, documents bool) (Step, error) {
 	var s Step
-	err := c.Ledger(ctx, run, step, documents, func(page api.LedgerPage) { s.AddPage(page) })
+	q := api.LedgerRequest{Run: api.Run{Run: run}, Step: step, Documents: documents}
+	err := c.Ledger(ctx, q, func(page api.LedgerPage) { s.AddPage(page) })
 	return s, err
+}
+
+// Steps of one request: a daemon reads the documents of described steps from the stream.
+const (
+	stepsPerRequest     = 256
+	describedPerRequest = 32
+)
+
+// readSteps calls f with the steps from begin to end, without end, in order. It requests several at once.
+func readSteps(ctx context.Context, c *flightclient.Client, run string, begin, end uint64, documents bool,
+	f func(Step)) error {
+	most := uint64(stepsPerRequest)
+	if documents {
+		most = describedPerRequest
+	}
+	for ; begin < end; begin += most {
+		q := api.LedgerRequest{Run: api.Run{Run: run}, Step: begin, Steps: min(most, end-begin), Documents: documents}
+		s := Step{Step: api.Step{Index: begin}}
+		err := c.Ledger(ctx, q, func(page api.LedgerPage) {
+			if page.Index != s.Index { // the first page of the next step
+				f(s)
+				s = Step{}
+			}
+			s.AddPage(page)
+		})
+		if err != nil {
+			return err
+		}
+		f(s)
+	}
+	return nil
 }
 
 // Decoder converts token ids to text. Decode is for the beginning of a document, DecodePart for later parts.

@@ -78,19 +78,11 @@ func ReadSpike(ctx context.Context, c *flightclient.Client, run string, begin, e
 	before := begin - min(begin, compareSteps)
 	before = min(begin, max(before, info.Oldest))
 	steps := newSpikeReader()
-	for step := begin; step < end; step++ {
-		s, err := ReadStep(ctx, c, run, step, true)
-		if err != nil {
-			return Spike{}, err
-		}
-		steps.add(s)
+	if err := readSteps(ctx, c, run, begin, end, true, steps.add); err != nil {
+		return Spike{}, err
 	}
-	for step := before; step < begin; step++ {
-		s, err := ReadStep(ctx, c, run, step, false)
-		if err != nil {
-			return Spike{}, err
-		}
-		steps.addBefore(s)
+	if err := readSteps(ctx, c, run, before, begin, false, steps.addBefore); err != nil {
+		return Spike{}, err
 	}
 	out := steps.spike()
 	out.Run, out.Begin, out.End, out.Before = info.Run, begin, end, before

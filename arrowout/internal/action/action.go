@@ -88,6 +88,7 @@ const (
 // requestBody is the parsed body of an action.
 type requestBody struct {
 	step      uint64
+	steps     uint64 // number of steps from step on; 0 if not given
 	skipped   uint64
 	job       string
 	documents bool
@@ -127,8 +128,8 @@ var All = []Action{
 		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has consumed`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
 	{"ledger", auth.Operate,
-		`{"run","step","documents"}: the rows of a step; with documents: true, also the origin of its documents`,
-		"step documents?", (*Handler).ledger, costLow},
+		`{"run","step","steps","documents"}: the rows of a step, or of so many steps from it on; with documents: true, also ` +
+			`the origin of their documents`, "step steps? documents?", (*Handler).ledger, costLow},
 	{"find", auth.Operate,
 		`{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
 	{"text", auth.Operate,
@@ -218,6 +219,7 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 			missing = append(missing, key)
 		}
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
+			"steps":   request.Number(&q.steps, 1, maxLedgerSteps),
 			"skipped": request.Number(&q.skipped, 0, request.MaxNumber),
 			"job":     request.JobName(&q.job), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),

@@ -31,8 +31,28 @@ const (
 	maxLedgerReads   = 2
 )
 
+// maxLedgerSteps is the maximum number of steps of one request.
+const maxLedgerSteps = 256
+
 func (h *Handler) ledger(ctx context.Context, q requestBody, send func(any) error) error {
-	index := q.step
+	steps := stepSender{handler: h, described: q.documents, send: send}
+	for step := q.step; step < q.step+max(q.steps, 1); step++ {
+		if err := steps.sendStep(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stepSender sends the rows of steps. If described is true, it includes the origin of their documents.
+type stepSender struct {
+	handler   *Handler
+	described bool
+	send      func(any) error
+}
+
+func (s stepSender) sendStep(ctx context.Context, index uint64) error {
+	h := s.handler
 	step, err := h.run.Step(ctx, index)
 	run := h.run.Info().Run
 	if errors.Is(err, io.EOF) {
@@ -50,12 +70,12 @@ func (h *Handler) ledger(ctx context.Context, q requestBody, send func(any) erro
 		Cursor: step.Cursor.Last(),
 		Masked: step.Masked}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
-	if q.documents {
+	if s.described {
 		most = describedPieces
 	}
 	for i, row := range step.Rows {
 		if pieces > 0 && pieces+len(row) > most {
-			if err := h.sendPage(ctx, page, named, step, q.documents, send); err != nil {
+			if err := s.sendPage(ctx, page, named, step); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
@@ -63,14 +83,13 @@ func (h *Handler) ledger(ctx context.Context, q requestBody, send func(any) erro
 		page.Rows = append(page.Rows, apiRow(named, step, i))
 		pieces += len(row) + 1
 	}
-	return h.sendPage(ctx, page, named, step, q.documents, send)
+	return s.sendPage(ctx, page, named, step)
 }
 
-// sendPage sends a part of a step. If described is true, it includes the origin of the documents of its rows.
-func (h *Handler) sendPage(ctx context.Context, page api.LedgerPage, named *batch.Sources, step *plan.Step,
-	described bool, send func(any) error) error {
-	if !described {
-		return send(page)
+// sendPage sends a part of a step.
+func (s stepSender) sendPage(ctx context.Context, page api.LedgerPage, named *batch.Sources, step *plan.Step) error {
+	if !s.described {
+		return s.send(page)
 	}
 	pieces := map[uint64][]*api.Piece{} // by document
 	for i, row := range page.Rows {
@@ -87,14 +106,14 @@ func (h *Handler) sendPage(ctx context.Context, page api.LedgerPage, named *batc
 	}
 	for i, document := range documents {
 		g.Go(func() (err error) {
-			page.Documents[i], err = h.describeDocument(ctx, named, step, document, pieces[document])
+			page.Documents[i], err = s.handler.describeDocument(ctx, named, step, document, pieces[document])
 			return err
 		})
 	}
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	return send(page)
+	return s.send(page)
 }
 
 // describeDocument returns the origin of a document, and adds to its pieces what only the document specifies. For a
