@@ -147,7 +147,7 @@ func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bo
 		return p.Flush(), false, nil
 	case planrecord.Mix:
 		return p.applyMixtureChange(func(m *mixture.Mixture) error {
-			if err := p.config.CheckChange(m, c.Change); err != nil {
+			if err := p.config.CheckChange(m, &p.schedule, c.Change); err != nil {
 				return err
 			}
 			if !slices.EqualFunc(c.SourceBegins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool {

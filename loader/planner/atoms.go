@@ -91,9 +91,9 @@ func (p *Planner) addPacker(c packonline.Config) error {
 		joinsRows: packonline.HasJoinedRows(c.Method),
 		lossOnce:  c.Canonical().RepeatLoss == packonline.LossOnce}
 	for i, l := range c.Buckets {
-		queue := slices.Index(p.config.Packing.Buckets, l)
+		queue := slices.Index(p.rowLengths.lengths, l)
 		if queue < 0 {
-			return fmt.Errorf("make packer: rows of %d tokens are in no bucket of the run: %v", l, p.config.Packing.Buckets)
+			return fmt.Errorf("make packer: rows of %d tokens are in no bucket of the run: %v", l, p.rowLengths.lengths)
 		}
 		k.rowBuilders = append(k.rowBuilders, rowBuilder{queueIndex: queue, packedLength: int32(float64(l) * min(c.Atom, 1)),
 			openAtom: atom{packerIndex: len(p.packers), bucket: i}})

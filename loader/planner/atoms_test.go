@@ -2,6 +2,7 @@ package planner_test
 
 import (
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"testing"
@@ -18,16 +19,19 @@ import (
 )
 
 // model is the simplest possible planner: it packs all documents, makes atoms of the rows, shuffles the atoms, and
-// makes rows and steps of them.
+// makes rows and steps of them. When the row lengths change, it starts again with the tokens that are in no step.
 type model struct {
+	t      *rapid.T
 	c      runconfig.Config
+	unused map[uint64][]int32 // by document, the tokens that its packer has; a packer numbers them from 0
 	packer packonline.Packer
 	out    packonline.Rows
 	window *shuffle.Window[modelAtom]
 	atoms  map[int][]modelAtom // by bucket, before the window
 	parts  map[int][]modelAtom // by bucket, after the window: atoms of the row under construction
 	rows   map[int][][]packonline.Piece
-	since  map[int]uint64 // by bucket, the document of its first open atom or part
+	since  map[int]uint64 // by bucket, the documents packed before its first open atom or part
+	packed uint64         // documents passed to the packer
 	steps  []plan.Step
 	tokens int64 // in steps
 	cursor uint64
@@ -40,22 +44,98 @@ type modelAtom struct {
 
 func newModel(t *rapid.T, c runconfig.Config) *model {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
-	packer, err := packonline.New(c.Packing)
-	if err != nil {
-		t.Fatal(err)
+	m := &model{t: t, c: c}
+	m.restart()
+	return m
+}
+
+// restart begins with empty buffers, for the row lengths of the configuration.
+func (m *model) restart() {
+	var err error
+	if m.packer, err = packonline.New(m.c.Packing); err != nil {
+		m.t.Fatal(err)
 	}
-	return &model{c: c, packer: packer, window: shuffle.New[modelAtom](c.Shuffle),
-		atoms: map[int][]modelAtom{}, parts: map[int][]modelAtom{}, since: map[int]uint64{},
-		rows: map[int][][]packonline.Piece{}}
+	m.window, m.unused = shuffle.New[modelAtom](m.c.Shuffle), map[uint64][]int32{}
+	m.atoms, m.parts, m.since = map[int][]modelAtom{}, map[int][]modelAtom{}, map[int]uint64{}
+	m.rows, m.packed = map[int][][]packonline.Piece{}, 0
+}
+
+// lengths returns the row lengths of the next step.
+func (m *model) lengths() []int {
+	lengths, _ := plantest.StepTable(m.c, len(m.steps), m.tokens)
+	return lengths
+}
+
+// isOutdated reports whether the next step has other row lengths.
+func (m *model) isOutdated() bool { return !slices.Equal(m.lengths(), m.c.Packing.Buckets) }
+
+// repack starts again with the row lengths of the next step.
+func (m *model) repack() {
+	left := map[uint64][]int32{}
+	buffer := func(rows ...[]packonline.Piece) {
+		for _, x := range slices.Concat(rows...) {
+			for k := range x.Length {
+				left[x.Doc] = append(left[x.Doc], x.Start+k)
+			}
+		}
+	}
+	m.packer.Each(func(x packonline.Piece) { buffer(m.place([]packonline.Piece{x})) })
+	m.window.Each(func(a modelAtom) { buffer(a.rows...) })
+	for _, bucket := range m.c.Packing.Buckets {
+		for _, a := range slices.Concat(m.atoms[bucket], m.parts[bucket]) {
+			buffer(a.rows...)
+		}
+		buffer(m.rows[bucket]...)
+	}
+	m.c.Packing.Buckets = m.lengths()
+	m.restart()
+	for _, doc := range slices.Sorted(maps.Keys(left)) {
+		slices.Sort(left[doc])
+		m.add(doc, slices.Compact(left[doc]))
+	}
+}
+
+// add passes tokens of a document to the packer.
+func (m *model) add(doc uint64, tokens []int32) {
+	m.unused[doc] = tokens
+	m.packer.Add(packonline.Doc{Seq: doc, Length: int32(len(tokens))}, &m.out)
+	m.packed++
+	m.settle(false)
+}
+
+// place returns packed pieces as pieces of the documents.
+func (m *model) place(row []packonline.Piece) (out []packonline.Piece) {
+	for _, x := range row {
+		for _, at := range m.unused[x.Doc][x.Start : x.Start+x.Length] {
+			if n := len(out); at > m.unused[x.Doc][x.Start] && out[n-1].Start+out[n-1].Length == at {
+				out[n-1].Length++
+			} else {
+				out = append(out, packonline.Piece{Doc: x.Doc, Start: at, Length: 1})
+			}
+		}
+	}
+	return out
 }
 
 func (m *model) feed(seq uint64, length int) {
 	m.cursor = seq
-	m.packer.Add(packonline.Doc{Seq: seq, Length: int32(length)}, &m.out)
-	m.settle(false)
+	tokens := make([]int32, length)
+	for i := range tokens {
+		tokens[i] = int32(i)
+	}
+	m.add(seq, tokens)
+	m.submitLate()
+	for m.isOutdated() {
+		m.repack()
+		m.submitLate()
+	}
+}
+
+// submitLate submits the atoms and parts that would wait too long with the next document.
+func (m *model) submitLate() {
 	wait, bounded := m.c.Packing.AtomWait()
 	for _, bucket := range m.c.Packing.Buckets {
-		if !bounded || seq-m.since[bucket] < uint64(wait) {
+		if !bounded || m.packed-m.since[bucket] < uint64(wait) {
 			continue
 		}
 		for _, a := range m.atoms[bucket] {
@@ -67,6 +147,12 @@ func (m *model) feed(seq uint64, length int) {
 }
 
 func (m *model) flush() {
+	for m.flushOnce(); m.isOutdated(); m.flushOnce() {
+		m.repack()
+	}
+}
+
+func (m *model) flushOnce() {
 	m.packer.Flush(&m.out)
 	m.settle(true)
 	m.window.Flush(m.arrange)
@@ -82,14 +168,15 @@ func (m *model) settle(flushed bool) {
 	most := int(max(atom, 1))
 	var order []int // buckets of complete atoms, in the order of completion
 	for i := range m.out.Len() {
-		length, pieces, _ := m.out.Row(i)
+		length, packed, _ := m.out.Row(i)
+		pieces := m.place(packed)
 		bucket := int(float64(length) / min(atom, 1))
 		atoms := m.atoms[bucket]
 		if n := len(atoms); m.out.IsJoined(i) || n > 0 && len(atoms[n-1].rows) < most && m.c.Packing.Method != "pad" {
 			atoms[n-1].rows = append(atoms[n-1].rows, slices.Clone(pieces))
 		} else {
 			if n == 0 {
-				m.since[bucket] = m.cursor
+				m.since[bucket] = m.packed
 			}
 			atoms = append(atoms, modelAtom{bucket, [][]packonline.Piece{slices.Clone(pieces)}})
 		}
@@ -121,7 +208,7 @@ func (m *model) arrange(a modelAtom) {
 		return
 	}
 	if len(m.parts[a.bucket]) == 0 {
-		m.since[a.bucket] = m.cursor
+		m.since[a.bucket] = m.packed
 	}
 	m.parts[a.bucket] = append(m.parts[a.bucket], a)
 	if float64(len(m.parts[a.bucket]))*m.c.Packing.Atom == 1 {
@@ -151,8 +238,8 @@ func (m *model) merge(bucket int) {
 
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
-	for {
-		n := plantest.StepRows(m.c, slices.Index(m.c.Packing.Buckets, bucket), len(m.steps), m.tokens)
+	for !m.isOutdated() {
+		n := plantest.StepRows(m.c, bucket, len(m.steps), m.tokens)
 		if len(rows) < n {
 			break
 		}
@@ -175,7 +262,8 @@ func TestPlanner_MatchesModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
-		if len(c.Packing.Buckets) > 1 {
+		if slices.ContainsFunc(append([]runconfig.Phase{{Buckets: c.Packing.Buckets}}, c.Steps.Schedule...),
+			func(p runconfig.Phase) bool { return len(p.Buckets) > 1 }) {
 			c.Steps.Schedule = nil // smaller steps may then be full in several buckets, which are drawn
 		}
 		p, m := newPlanner(t, c), newModel(t, c)

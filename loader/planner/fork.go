@@ -101,13 +101,12 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	n.Filters.inherit(p.Filters, old.infos, old.mix.SourceConfig)
 	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
 	n.schedule = p.schedule.Fork(p.config, c, uint64(len(p.fork.keptSteps)), p.fork.keptTokens())
-	n.queues.setStepRows(n.schedule.Rows())
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.window = p.window
 		n.lossOnce = n.lossOnce || p.lossOnce
-		n.packers, n.queues = p.packers, p.queues
-		n.queues.setStepRows(n.schedule.Rows())
+		n.packers, n.queues, n.rowLengths = p.packers, p.queues, p.rowLengths
+		n.resizeSteps()
 		n.fork.usedTokens, n.fork.inheritedSteps = p.fork.usedTokens, slices.Concat(p.fork.inheritedSteps, p.fork.keptSteps)
 		b := n.sources
 		b.states, b.rowBalancer.deficits, b.stepBalancer.deficits, b.windowTokens = old.states, old.rowBalancer.deficits,
@@ -116,7 +115,10 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 			n.queues.buckets[i].steps = 0
 		}
 	} else {
-		n.fork.inheritedDocuments, n.fork.usedTokens = p.unusedDocuments()
+		if err := n.initRowLengths(n.schedule.Buckets(c)); err != nil {
+			return nil, err
+		}
+		n.fork.inheritedDocuments, n.fork.usedTokens = p.unusedDocuments(p.visitPacked)
 	}
 	if err := n.addNewSources(); err != nil {
 		return nil, err
@@ -168,9 +170,9 @@ func (p *Planner) makesSameRows(c runconfig.Config) bool {
 	return bytes.Equal(shape(p.config), shape(c))
 }
 
-// unusedDocuments returns the buffered tokens of the whole planner. left has the number of buffered tokens per arrival.
+// unusedDocuments returns the tokens of the packers and those of the visited pieces. left has the number of buffered tokens per arrival.
 // used has the used tokens that precede the last buffered one.
-func (p *Planner) unusedDocuments() (left []packonline.Piece, used usedSpans) {
+func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []packonline.Piece, used usedSpans) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
@@ -180,7 +182,7 @@ func (p *Planner) unusedDocuments() (left []packonline.Piece, used usedSpans) {
 		}
 	}
 	p.visitUnpacked(func(x packonline.Piece) { note(p.fork.usedTokens.mapPieces([]packonline.Piece{x})) })
-	p.visitPacked(note)
+	visit(note)
 	used = usedSpans{}
 	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
 		x, at := packonline.Piece{Doc: arrival}, int32(0)
@@ -222,13 +224,18 @@ func (p *Planner) ApplyInheritance() []plan.Step {
 		s.Index, s.Cursor = p.stepIndex, p.cursor
 		p.addStep(s)
 	}
+	p.packInherited()
+	p.fork.hints = nil
+	p.submitOverdue()
+	return p.finishInput()
+}
+
+// packInherited passes the documents that are packed again to their packers.
+func (p *Planner) packInherited() {
 	for len(p.fork.inheritedDocuments) > 0 {
 		x := p.fork.inheritedDocuments[0]
 		p.fork.inheritedDocuments = p.fork.inheritedDocuments[1:]
 		k := &p.packers[p.sources.states[plan.RefSource(p.sources.refOf(x.Doc))].packerIndex]
 		p.packDocument(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.fork.hints[x.Doc]}})
 	}
-	p.fork.hints = nil
-	p.submitOverdue()
-	return p.finishInput()
 }

@@ -121,7 +121,7 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 	for range r.BoundedUvarint(uint64(len(r.Buf)) / 2) {
 		s := plan.Step{Bucket: int32(r.BoundedUvarint(math.MaxInt32))}
 		rows := int(r.BoundedUvarint(uint64(len(r.Buf))))
-		if r.Err == nil && !p.schedule.CanHave(slices.Index(p.config.Packing.Buckets, int(s.Bucket)), rows) {
+		if r.Err == nil && !p.schedule.CanHave(p.config, int(s.Bucket), rows) {
 			r.Fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
 		}
 		for range rows {

@@ -43,7 +43,8 @@ type Planner struct {
 	names        naming
 	packers      packerSet
 	window       *shuffle.Window[atom]
-	queues       queues // one per bucket, in the order of Config.Packing.Buckets
+	queues       queues // one per row length, in their order
+	rowLengths   rowLengths
 	schedule     runconfig.Schedule
 	sources      *sourceSet
 	losses       losses
@@ -84,13 +85,15 @@ func New(h planrecord.Header) (*Planner, error) {
 
 // newPlanner returns a planner of a configuration before any of its sources are registered.
 func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *arrivalRefs) (*Planner, error) {
+	if err := c.CheckSchedule(); err != nil {
+		return nil, err
+	}
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle),
 		schedule: runconfig.NewSchedule(c)}
-	p.queues = newQueues(c, p.schedule.Rows())
 	p.sources = newSourceSet(c, mix, infos, r)
 	p.Filters = &Filters{documents: c.Documents, sources: p.sources}
-	return p, p.addPacker(c.Packing)
+	return p, p.initRowLengths(p.schedule.Buckets(c))
 }
 
 // packDocument passes a document, or the unused part of one, to a packer.
@@ -116,6 +119,16 @@ func (p *Planner) Flush() []plan.Step {
 
 // flush implements Flush. With last, it also emits incomplete steps.
 func (p *Planner) flush(last bool) {
+	p.flushRows(last)
+	for p.rowLengths.outdated {
+		p.repack()
+		p.flushRows(last)
+	}
+}
+
+// flushRows packs all buffered documents, and emits the full steps up to the next change of the row lengths. With last,
+// it also emits incomplete steps.
+func (p *Planner) flushRows(last bool) {
 	p.sources.flushes = true
 	defer func() { p.sources.flushes = false }()
 	for i := range p.packers {
@@ -148,12 +161,16 @@ func (p *Planner) Seal() []plan.Step {
 func (p *Planner) seal() plan.Position {
 	p.flush(p.usesShareOrder() && p.config.Steps.Last == runconfig.LastPad)
 	lowWatermark := p.cursor // kept before documents of dropped rows: a fork may still plan them
-	for i := range p.queues.buckets {
+	for i := 0; i < len(p.queues.buckets); i++ {
 		b := &p.queues.buckets[i]
 		switch {
 		case len(b.waitingRows) == 0:
 		case p.config.Steps.Last == runconfig.LastPad:
-			p.emitStep(b)
+			if p.emitStep(b); p.rowLengths.outdated {
+				p.repack()
+				p.flush(p.usesShareOrder())
+			}
+			i = -1 // the step may have changed the row lengths and the rows of the next one
 		case p.fork.keepsSteps: // a fork may still plan them
 		default:
 			for _, r := range b.waitingRows {
@@ -169,17 +186,40 @@ func (p *Planner) seal() plan.Position {
 // applySchedule replaces the phases of the steps that have not begun, and returns the steps that are then full.
 func (p *Planner) applySchedule(phases []runconfig.Phase) ([]plan.Step, error) {
 	p.steps = p.steps[:0]
-	if err := p.schedule.Apply(p.config, phases); err != nil {
+	schedule, err := p.ChangedSchedule(phases)
+	if err != nil {
 		return nil, err
 	}
-	p.queues.setStepRows(p.schedule.Rows())
+	p.schedule = schedule
+	p.resizeSteps()
 	p.emitFullSteps()
+	p.adaptRowLengths()
 	return p.finishSteps(p.cursor), nil
 }
 
+// ChangedSchedule returns the schedule of the steps with other phases in place of those that have not begun.
+func (p *Planner) ChangedSchedule(phases []runconfig.Phase) (runconfig.Schedule, error) {
+	s := p.schedule
+	if err := s.Apply(p.config, phases); err != nil {
+		return s, err
+	}
+	for i := range p.sources.mix.Len() {
+		if err := s.CheckSource(p.config, p.sources.mix.Name(i), p.sources.mix.SourceConfig(i)); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
 // submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,
-// incomplete rows and incomplete steps.
+// incomplete rows and incomplete steps. If the row lengths change, it packs all buffered tokens again.
 func (p *Planner) submitOverdue() {
+	p.submitOverdueRows()
+	p.adaptRowLengths()
+}
+
+// submitOverdueRows implements submitOverdue, up to the next change of the row lengths.
+func (p *Planner) submitOverdueRows() {
 	for i := range p.packers {
 		k := &p.packers[i]
 		for n := range k.rowBuilders {
@@ -189,12 +229,20 @@ func (p *Planner) submitOverdue() {
 			}
 		}
 	}
-	for b := p.queues.overdueQueue(p.counts.Arrived); b != nil; b = p.queues.overdueQueue(p.counts.Arrived) {
+	for b := p.overdueQueue(); b != nil; b = p.overdueQueue() {
 		p.emitStep(b)
 	}
 	if !p.schedule.IsConstant() {
 		p.emitFullSteps() // the steps above may have made the next ones smaller
 	}
+}
+
+// overdueQueue returns the bucket that emits the next step because a row would exceed its maximum wait, else nil.
+func (p *Planner) overdueQueue() *queue {
+	if p.rowLengths.outdated {
+		return nil
+	}
+	return p.queues.overdueQueue(p.counts.Arrived)
 }
 
 // enqueueRow adds a row to the queue of its bucket, and emits the steps that the queues then release.
@@ -232,7 +280,7 @@ func (p *Planner) addStep(s plan.Step) {
 	}
 	p.counts.Tokens += tokens
 	if p.schedule.Advance(tokens) {
-		p.queues.setStepRows(p.schedule.Rows())
+		p.resizeSteps()
 	}
 	p.stepIndex++
 	p.counts.Rows += int64(len(s.Rows))
@@ -281,12 +329,17 @@ func (p *Planner) usedTokens() int64 {
 
 // visitPacked visits all buffered pieces that have left the packers.
 func (p *Planner) visitPacked(f func([]packonline.Piece)) {
+	p.visitBuffered(f)
+	p.fork.visitRows(f)
+}
+
+// visitBuffered visits the pieces that visitPacked visits, except those of steps that a fork makes.
+func (p *Planner) visitBuffered(f func([]packonline.Piece)) {
 	p.window.Each(func(a atom) { f(a.pieces) })
 	for l := range p.packers.rowBuilders() {
 		l.visitPieces(f)
 	}
 	p.queues.visitRows(f)
-	p.fork.visitRows(f)
 }
 
 // Flushes reports whether Flush could complete a step. It could if a full step is queued. It could also if anything is
@@ -339,12 +392,19 @@ func (p *Planner) Next() uint64 { return p.stepIndex }
 
 // Counts returns the totals of the planner and of its packers.
 func (p *Planner) Counts() (Counts, packonline.Counts) {
-	return p.counts, p.packers.counts()
+	return p.counts, p.rowLengths.replaced.counts.Plus(p.packers.counts())
 }
 
 // Detail returns counts that are specific to the packing method, or nil if it has none.
 func (p *Planner) Detail() map[string]int64 {
-	return p.packers.detail()
+	detail := p.packers.detail()
+	for name, n := range p.rowLengths.replaced.detail {
+		if detail == nil {
+			detail = map[string]int64{}
+		}
+		detail[name] += n
+	}
+	return detail
 }
 
 // BufferSizes returns what the planner buffers: pieces and finished rows in the packers, the number of atoms in the

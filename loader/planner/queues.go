@@ -35,7 +35,7 @@ type queues struct {
 type queue struct {
 	length       int32
 	stepRows     int   // of the next step
-	steps        int64 // emitted
+	steps        int64 // emitted since the last change of the row lengths
 	tokens       int64
 	waitingRows  []queuedRow
 	nextPortions []portion // of the next step, if it has been computed: see sourceSet.head
@@ -46,14 +46,14 @@ type queuedRow struct {
 	arrived int64 // documents that had arrived when the row was queued
 }
 
-// newQueues returns the queues of a configuration. rows are the rows of the first step per bucket.
-func newQueues(c runconfig.Config, rows []int) queues {
+// newQueues returns the queues of rows with the given lengths.
+func newQueues(c runconfig.Config, lengths []int) queues {
 	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
-	if len(c.Packing.Buckets) == 1 {
+	if len(lengths) == 1 {
 		q.backlog = 0 // with one bucket nothing is drawn
 	}
-	for i, length := range c.Packing.Buckets {
-		q.buckets = append(q.buckets, queue{length: int32(length), stepRows: rows[i]})
+	for _, length := range lengths {
+		q.buckets = append(q.buckets, queue{length: int32(length), stepRows: 1})
 	}
 	return q
 }
@@ -229,7 +229,7 @@ func (q *queues) capacity() (rows int) {
 // QueueStat describes the rows of one bucket that wait for a step.
 type QueueStat struct {
 	Bucket   int   `json:"bucket"` // length of a row in tokens
-	Steps    int64 `json:"steps"`  // planned
+	Steps    int64 `json:"steps"`  // planned since the last change of the row lengths
 	Rows     int   `json:"rows"`   // queued
 	StepRows int   `json:"of"`     // rows per step
 	Tokens   int64 `json:"tokens"` // in the queued rows

@@ -90,6 +90,9 @@ func (p *Planner) usesShareOrder() bool {
 // several sources, the drawn bucket is replaced by the one that keeps the shares closest, if that one is closer by
 // more than the tolerance.
 func (p *Planner) chooseQueue(keep int, last bool) *queue {
+	if p.rowLengths.outdated {
+		return nil
+	}
 	best := p.queues.chooseQueue(keep, last)
 	if best == nil || !p.usesShareOrder() {
 		return best

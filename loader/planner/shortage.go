@@ -35,7 +35,7 @@ func (p *Planner) Shortage() Shortage {
 	s.Needed = s.Packed + missing
 	_, packed := p.Counts()
 	if packed.Documents > 0 {
-		length := float64(slices.Min(p.config.Packing.Buckets))
+		length := float64(slices.Min(p.rowLengths.lengths))
 		if packed.Rows > 0 {
 			length = float64(packed.Slots) / float64(packed.Rows) / min(p.config.Packing.Atom, 1)
 		}

@@ -95,6 +95,9 @@ func (p *Planner) addNewSources() error {
 		if x.selection, err = p.Filters.selection(b.mix.Name(i), b.mix.SourceConfig(i), nil); err != nil {
 			return err
 		}
+		if err := p.schedule.CheckSource(p.config, b.mix.Name(i), b.mix.SourceConfig(i)); err != nil {
+			return err
+		}
 		if own := b.mix.SourceConfig(i).Packing; own != nil {
 			x.packerIndex = len(p.packers)
 			if err := p.addPacker(*own); err != nil {
@@ -107,12 +110,18 @@ func (p *Planner) addNewSources() error {
 	b.history.extendTo(b.mix.Len())
 	b.rowBalancer.extendTo(b.mix.Len())
 	b.stepBalancer.extendTo(b.mix.Len())
+	p.setWindowCost()
+	return nil
+}
+
+// setWindowCost makes the shuffle window keep the shares of the sources, if there are several.
+func (p *Planner) setWindowCost() {
+	b := p.sources
 	var cost func(*atom) float64
 	if b.hasMultipleSources() {
 		cost = func(a *atom) float64 { return b.rowBalancer.distance(b.atomPortions(a)) }
 	}
 	p.window.SetCost(cost)
-	return nil
 }
 
 // registerArrival registers the next message under the given arrival. It returns the state of the message's source, and

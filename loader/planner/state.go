@@ -14,7 +14,8 @@ import (
 
 // stateVersion is the version of AppendState's format:
 //
-//	version byte; in version 2, which a run with a schedule has, the schedule (JSON preceded by its length)
+//	version byte; in version 2, which a run with a schedule has, the schedule (JSON preceded by its length); in
+//	version 3, which a run has whose row lengths change, also these (rowLengths.appendState)
 //	uvarints: last document, next step, the totals in the order of Counts
 //	the sources (sourceSet.appendState), the packers, the shuffle window, each in its own format
 //	for each bucket: the number of rows of its incomplete atom and each of these rows; the number of atoms of the
@@ -27,15 +28,19 @@ import (
 // An atom in the window is encoded as the index of its packer (if the run has several), the index of its bucket, the
 // number of its rows, and each row.
 const (
-	stateVersion          = 1
-	scheduledStateVersion = 2
+	stateVersion           = 1
+	scheduledStateVersion  = 2
+	rowLengthsStateVersion = 3
 )
 
 // AppendState appends the planner's whole state, which refers to documents but contains no tokens.
 func (p *Planner) AppendState(b []byte) []byte {
-	if p.schedule.IsConstant() {
+	switch {
+	case p.schedule.IsConstant():
 		b = append(b, stateVersion)
-	} else {
+	case p.schedule.ChangesBuckets():
+		b = p.rowLengths.appendState(codec.AppendString(append(b, rowLengthsStateVersion), p.schedule.Encode()))
+	default:
 		b = codec.AppendString(append(b, scheduledStateVersion), p.schedule.Encode())
 	}
 	b = binary.AppendUvarint(b, p.cursor.Last())
@@ -158,17 +163,21 @@ func (p *Planner) RestoreState(b []byte) error {
 
 // restoreSchedule reads the version of a state and its schedule, and returns what follows.
 func (p *Planner) restoreSchedule(b []byte) (r codec.Cursor, err error) {
-	if len(b) == 0 || b[0] != stateVersion && b[0] != scheduledStateVersion {
-		return r, fmt.Errorf("state format is not version %d or %d", stateVersion, scheduledStateVersion)
+	if len(b) == 0 || b[0] < stateVersion || b[0] > rowLengthsStateVersion {
+		return r, fmt.Errorf("state format is not version %d to %d", stateVersion, rowLengthsStateVersion)
 	}
 	r.Buf = b[1:]
-	if p.schedule = runconfig.NewSchedule(p.config); b[0] == scheduledStateVersion {
+	if p.schedule = runconfig.NewSchedule(p.config); b[0] > stateVersion {
 		p.schedule, err = p.config.RestoreSchedule(r.Bytes(int(r.BoundedUvarint(maxScheduleBytes))))
+		if err != nil {
+			return r, err
+		}
 	}
-	if err == nil {
-		p.queues.setStepRows(p.schedule.Rows())
+	p.rowLengths.replaced = replacedPackers{}
+	if b[0] == rowLengthsStateVersion {
+		return r, p.restoreRowLengths(&r)
 	}
-	return r, err
+	return r, p.initRowLengths(p.schedule.Buckets(p.config))
 }
 
 // restoreRowBuilder reads the state of a line. It rejects a complete atom or row, which would have left the line.

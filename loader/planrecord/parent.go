@@ -85,6 +85,9 @@ func (h Header) validate() error {
 		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run,
 			len(h.Sources))
 	}
+	if err := h.Config.CheckSchedule(); err != nil {
+		return err
+	}
 	if h.Parent != nil && h.Parent.Schedule != nil {
 		if _, err := h.Config.RestoreSchedule([]byte(h.Parent.Schedule.Encode())); err != nil {
 			return fmt.Errorf("run %s: %w", h.Parent.Run, err)

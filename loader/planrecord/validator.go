@@ -150,7 +150,7 @@ func (o *Validator) CheckStep(s *plan.Step) error {
 // tokens, or run out of memory. It returns the step's tokens.
 func (o *Validator) checkShape(s *plan.Step) (total int64, err error) {
 	if o.Config != nil {
-		bucket := slices.Index(o.Config.Packing.Buckets, int(s.Bucket))
+		bucket := slices.Index(o.schedule.Buckets(*o.Config), int(s.Bucket))
 		if bucket < 0 || o.schedule.Rows()[bucket] != len(s.Rows) {
 			return 0, fmt.Errorf("step %d has %d rows of %d tokens, as no step of the run has at this place",
 				s.Index, len(s.Rows), s.Bucket)

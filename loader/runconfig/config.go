@@ -150,8 +150,8 @@ func (c Steps) RowsPerBucket(buckets []int) []int {
 // MaxStepTokens returns the number of tokens of the largest step of all phases, including padding.
 func (c Config) MaxStepTokens() (most int64) {
 	for _, p := range NewSchedule(c).Phases {
-		for i, rows := range p.StepRows {
-			most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
+		for i, length := range c.buckets(p.Phase) {
+			most = max(most, int64(p.StepRows[i])*int64(length))
 		}
 	}
 	return most
@@ -239,11 +239,14 @@ func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	return bad
 }
 
-// CheckChange rejects a change that is not possible for a mixture of the run now.
-func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
+// CheckChange rejects a change that is not possible for a mixture and a schedule of the run now.
+func (c Config) CheckChange(m *mixture.Mixture, steps *Schedule, change mixture.Change) error {
 	for name, s := range change.Add {
 		if bad := c.ValidatePacking(&s); len(bad) > 0 {
 			return fmt.Errorf("source %s: %w", name, bad[0])
+		}
+		if err := steps.CheckSource(c, name, s); err != nil {
+			return err
 		}
 		if err := c.Documents.CheckFilter(s.Where); err != nil {
 			return fmt.Errorf("source %s: where: %w", name, err)

@@ -2,9 +2,12 @@ package runconfig
 
 import (
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 
 	"loaderd/loader/mixture"
+	"loaderd/packonline"
 )
 
 // Phase is a part of a run with its own size of steps. It begins after a number of tokens or steps, and lasts until
@@ -22,6 +25,9 @@ type Phase struct {
 	Rows   int            `koanf:"rows" json:"rows,omitempty"`
 	Tokens mixture.Tokens `koanf:"tokens" json:"tokens,omitempty"`
 	Table  []int          `koanf:"table" json:"table,omitempty"`
+	// Buckets are the row lengths of the phase and of those after it (unit: tokens), valid for packing.method. Buffered
+	// documents are packed again into rows of these lengths. If it is empty, the row lengths stay as they are.
+	Buckets []int `koanf:"buckets" json:"buckets,omitempty"`
 	// Increment is by how much a ramp changes a step at once (unit: rows, or tokens of a step if Tokens is set). 0 selects
 	// the greatest common divisor of the rows before and after: a world size that divides both divides all rows of the
 	// ramp.
@@ -40,7 +46,8 @@ func (p Phase) countsTokens() bool { return p.FromTokens != 0 || p.RampTokens !=
 func (p Phase) from() int64 { return p.FromStep + int64(p.FromTokens) }
 func (p Phase) ramp() int64 { return p.RampSteps + int64(p.RampTokens) }
 
-// ScheduledPhase is a phase with the rows per step that follow from it.
+// ScheduledPhase is a phase with the rows per step that follow from it. Its Buckets are set from the first phase on that
+// changes them; before that phase, those of the configuration apply.
 type ScheduledPhase struct {
 	Phase
 	// StepRows are the rows of a step per bucket after the ramp.
@@ -69,11 +76,17 @@ func (c Config) AddPhases(phases []ScheduledPhase, now []int, more []Phase) ([]S
 	var bad []FieldError
 	for i, p := range more {
 		check := phaseCheck{index: i, steps: slices.ContainsFunc(more, Phase.countsSteps)}
-		check.order(phases[len(phases)-1].Phase, p, i > 0)
-		rows := check.size(p, c.Packing.Buckets)
+		before := &phases[len(phases)-1]
+		check.order(before.Phase, p, i > 0)
+		if len(p.Buckets) > 0 {
+			check.buckets(c, p)
+		} else {
+			p.Buckets = before.Buckets
+		}
+		rows := check.size(p, c.buckets(p))
 		next := ScheduledPhase{Phase: p, StepRows: rows}
 		if len(check.bad) == 0 && p.ramp() > 0 {
-			next.StartRows, next.Increments = now, check.increments(p, c.Packing.Buckets, now, rows)
+			next.StartRows, next.Increments = now, check.increments(p, c.buckets(p), now, rows)
 		}
 		if bad = append(bad, check.bad...); rows == nil {
 			return nil, bad // the next phase follows this one
@@ -116,6 +129,62 @@ func (k *phaseCheck) order(previous, p Phase, follows bool) {
 		k.add(field, from, fmt.Sprintf("%d or more: the phase before it and its ramp end there",
 			previous.from()+max(previous.ramp(), 1)))
 	}
+}
+
+// buckets checks the row lengths of a phase that changes them.
+func (k *phaseCheck) buckets(c Config, p Phase) {
+	if keepsHints(c.Packing) {
+		k.add("buckets", p.Buckets, "none with the method splice: fork the run")
+		return
+	}
+	if p.ramp() > 0 {
+		k.add("buckets", p.Buckets, "a phase without a ramp: a later phase can have one")
+	}
+	packing := c.Packing
+	packing.Buckets = p.Buckets
+	for _, e := range packing.Validate() {
+		if e.Field != "buckets" && !strings.HasPrefix(e.Field, "buckets[") {
+			e.Field, e.Want = "buckets", fmt.Sprintf("row lengths for which packing.%s can be %v: %s", e.Field, e.Value, e.Want)
+			e.Value = p.Buckets
+		}
+		k.add(e.Field, e.Value, e.Want)
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+		if own := c.Sources[name].Packing; own != nil {
+			if want := wantBuckets(p.Buckets, name, *own); want != "" {
+				k.add("buckets", p.Buckets, want)
+			}
+		}
+	}
+}
+
+// wantBuckets describes the valid row lengths of a phase if a source with its own packing cannot have those given, else
+// it returns the empty string.
+func wantBuckets(lengths []int, source string, own packonline.Config) string {
+	switch {
+	case keepsHints(own):
+		return fmt.Sprintf("none with splice, the method of source %s: fork the run", source)
+	case !containsAll(lengths, own.Buckets):
+		return fmt.Sprintf("row lengths with the %v of source %s, which has its own packing", own.Buckets, source)
+	}
+	return ""
+}
+
+// keepsHints reports whether a method needs packing hints, which rows that are not in steps yet no longer have.
+func keepsHints(c packonline.Config) bool {
+	return slices.Contains(packonline.Parameters(c.Method), "splice")
+}
+
+func containsAll(all, some []int) bool {
+	return !slices.ContainsFunc(some, func(n int) bool { return !slices.Contains(all, n) })
+}
+
+// buckets returns the row lengths of a phase of a schedule.
+func (c Config) buckets(p Phase) []int {
+	if len(p.Buckets) > 0 {
+		return p.Buckets
+	}
+	return c.Packing.Buckets
 }
 
 // size returns the rows per bucket of a phase, or nil if they are invalid.

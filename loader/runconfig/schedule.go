@@ -42,7 +42,19 @@ func (c Config) ValidateSchedule() []FieldError {
 	return bad
 }
 
-// NewSchedule returns the schedule of a valid configuration at the start of a run.
+// CheckSchedule returns an error for a configuration that has no schedule, as only damaged data has.
+func (c Config) CheckSchedule() error {
+	bad := c.Steps.validateSize(c.Packing.Buckets)
+	if len(bad) == 0 {
+		var phases []ScheduledPhase
+		if phases, bad = c.schedulePhases(); phases != nil {
+			return nil
+		}
+	}
+	return FieldError{Field: "steps." + bad[0].Field, Value: bad[0].Value, Want: bad[0].Want}
+}
+
+// NewSchedule returns the schedule of a configuration that CheckSchedule accepts, at the start of a run.
 func NewSchedule(c Config) Schedule {
 	phases, _ := c.schedulePhases()
 	s := Schedule{Phases: phases}
@@ -53,12 +65,37 @@ func NewSchedule(c Config) Schedule {
 // Rows returns the rows of the next step per bucket. The caller must not change them.
 func (s *Schedule) Rows() []int { return s.rows }
 
+// Buckets returns the row lengths of the next step. The caller must not change them.
+func (s *Schedule) Buckets(c Config) []int { return c.buckets(s.Phases[s.current].Phase) }
+
+// HasBuckets reports whether a phase has exactly these row lengths.
+func (s *Schedule) HasBuckets(c Config, lengths []int) bool {
+	return slices.ContainsFunc(s.Phases, func(p ScheduledPhase) bool { return slices.Equal(c.buckets(p.Phase), lengths) })
+}
+
+// ChangesBuckets reports whether a phase changes the row lengths.
+func (s *Schedule) ChangesBuckets() bool { return len(s.Phases[len(s.Phases)-1].Buckets) > 0 }
+
 // Scale returns the mean size of the next step, relative to that of the first phase.
-func (s *Schedule) Scale() (scale float64) {
-	for i, rows := range s.rows {
-		scale += float64(rows) / float64(s.Phases[0].StepRows[i]) / float64(len(s.rows))
+func (s *Schedule) Scale(c Config) (scale float64) {
+	for i, length := range s.Buckets(c) {
+		scale += s.StepScale(c, length, s.rows[i]) / float64(len(s.rows))
 	}
 	return scale
+}
+
+// StepScale returns the size of a step relative to that of the first phase: by its rows or, if the row lengths change,
+// by its tokens.
+func (s *Schedule) StepScale(c Config, length, rows int) float64 {
+	first, lengths := s.Phases[0].StepRows, c.Packing.Buckets
+	if !s.ChangesBuckets() {
+		return float64(rows) / float64(first[slices.Index(lengths, length)])
+	}
+	tokens := 0
+	for i := range first {
+		tokens += first[i] * lengths[i]
+	}
+	return float64(rows*length) * float64(len(first)) / float64(tokens)
 }
 
 // IsLast reports whether the size of steps no longer changes.
@@ -130,18 +167,33 @@ func (p *ScheduledPhase) changesAfter(done int64) int64 {
 	return int64(n)
 }
 
-// CanHave reports whether a step of a bucket, by its index, can have that many rows in any phase.
-func (s *Schedule) CanHave(bucket, rows int) bool {
-	if bucket < 0 {
-		return false
-	}
+// CanHave reports whether a step with rows of a length can have that many rows in any phase.
+func (s *Schedule) CanHave(c Config, length, rows int) bool {
 	return slices.ContainsFunc(s.Phases, func(p ScheduledPhase) bool {
+		bucket := slices.Index(c.buckets(p.Phase), length)
+		if bucket < 0 {
+			return false
+		}
 		low, high := p.StepRows[bucket], p.StepRows[bucket]
 		if p.Increments > 0 {
 			low, high = min(low, p.StartRows[bucket]), max(high, p.StartRows[bucket])
 		}
 		return rows >= low && rows <= high
 	})
+}
+
+// CheckSource rejects a source whose own packing has row lengths that the current phase or a later one does not have.
+func (s *Schedule) CheckSource(c Config, name string, source mixture.Source) error {
+	if source.Packing == nil || !s.ChangesBuckets() {
+		return nil
+	}
+	for i := s.current; i < len(s.Phases); i++ {
+		lengths := c.buckets(s.Phases[i].Phase)
+		if want := wantBuckets(lengths, name, *source.Packing); want != "" {
+			return fmt.Errorf("%s: %w", s.PhaseName(i), FieldError{Field: "buckets", Value: lengths, Want: want})
+		}
+	}
+	return nil
 }
 
 // Apply replaces the phases that have not begun by others. The first of them begins with the next step if it names no
@@ -231,10 +283,27 @@ func (c Config) RestoreSchedule(b []byte) (s Schedule, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("schedule of steps: %w", err)
 	}
-	if s.Encode() != string(b) || len(s.rows) != len(c.Packing.Buckets) {
+	if s.Encode() != string(b) || !c.fitsBuckets(s.Phases) {
 		return s, errors.New("schedule of steps: it is not one that a daemon of this configuration writes")
 	}
 	return s, nil
+}
+
+// fitsBuckets reports whether the row lengths of phases are possible for the configuration.
+func (c Config) fitsBuckets(phases []ScheduledPhase) bool {
+	changed := false // an earlier phase has other row lengths than the configuration
+	for i, p := range phases {
+		var check phaseCheck
+		if len(p.Buckets) > 0 {
+			check.buckets(c, Phase{Buckets: p.Buckets})
+		}
+		if len(check.bad) > 0 || len(p.StepRows) != len(c.buckets(p.Phase)) || i == 0 && len(p.Buckets) > 0 ||
+			changed && len(p.Buckets) == 0 {
+			return false
+		}
+		changed = len(p.Buckets) > 0
+	}
+	return true
 }
 
 // validate rejects a schedule that no planner can have.
@@ -243,8 +312,11 @@ func (s *Schedule) validate() error {
 		s.Phases[0].FirstStep == nil {
 		return fmt.Errorf("%d phases after %d steps and %d tokens are impossible", len(s.Phases), s.Steps, s.Tokens)
 	}
-	buckets := len(s.Phases[0].StepRows)
 	for i, p := range s.Phases {
+		buckets := len(p.Buckets)
+		if buckets == 0 {
+			buckets = len(s.Phases[0].StepRows)
+		}
 		valid := func(rows []int) bool {
 			return len(rows) == buckets && !slices.ContainsFunc(rows, func(n int) bool { return n < 1 || n > maxStepRows })
 		}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 
 	"loaderd/internal/event"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/shuffle"
 )
@@ -199,7 +199,7 @@ func (f *forecast) estimateLength(ctx context.Context, c PlannerCopy,
 	if err != nil {
 		return known, tokens, err
 	}
-	p := simulation{Applier: a, buckets: f.e.config.Packing.Buckets, remaining: left,
+	p := simulation{Applier: a, config: f.e.config, remaining: left,
 		key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
 	if err := p.run(ctx, c); err != nil {
 		return known, tokens, err
@@ -241,7 +241,7 @@ func sourceTokens(left []remainingDocuments, more int) []float64 {
 // position. It writes nothing.
 type simulation struct {
 	*planner.Applier
-	buckets        []int // lengths of rows
+	config         runconfig.Config
 	remaining      []remainingDocuments
 	key            shuffle.Key
 	dealtPositions []mixture.SourcePosition // number of documents dealt from each source, and their epoch
@@ -365,8 +365,7 @@ func (p *simulation) countSteps(ready planner.Ready) error {
 		p.stepCount++
 		p.tokenSum += tokens
 		p.squareSum += tokens * tokens
-		b := slices.Index(p.buckets, int(ready.Steps[i].Bucket))
-		p.scaleSum += float64(len(ready.Steps[i].Rows)) / float64(schedule.Phases[0].StepRows[b])
+		p.scaleSum += schedule.StepScale(p.config, int(ready.Steps[i].Bucket), len(ready.Steps[i].Rows))
 	}
 	return nil
 }
@@ -405,12 +404,12 @@ func (p *simulation) scheduledTokens(tokens, each float64) float64 {
 	}
 	unit, left, steps := p.tokenSum/p.scaleSum, tokens, 0.0
 	for ; left > 0 && !s.IsLast() && steps < maxScheduledSteps; steps++ {
-		each = unit * s.Scale()
+		each = unit * s.Scale(p.config)
 		left -= each
 		s.Advance(int64(each))
 	}
 	if left > 0 {
-		steps += left / (unit * s.Scale())
+		steps += left / (unit * s.Scale(p.config))
 	}
 	return tokens / max(steps, 1)
 }

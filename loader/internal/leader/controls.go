@@ -180,7 +180,8 @@ func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q 
 	}
 	m := h.applier.Planner.Mixture()
 	c.Change = m.CompleteWeights(c.Change)
-	if err := h.setup.Config.CheckChange(m, c.Change); err != nil {
+	schedule := h.applier.Planner.Schedule()
+	if err := h.setup.Config.CheckChange(m, &schedule, c.Change); err != nil {
 		return h.refuse(ctx, q, "%v", err)
 	}
 	step := h.applier.Planner.Next()

@@ -11,8 +11,9 @@ import (
 // changeSchedule records a change of the schedule of steps. It refuses phases whose rows the ranks of a reading job
 // cannot share.
 func (h *commandHandler) changeSchedule(ctx context.Context, c planrecord.Schedule, q Command) error {
-	s, step := h.applier.Planner.Schedule(), h.applier.Planner.Next()
-	if err := s.Apply(h.setup.Config, c.Phases); err != nil {
+	step := h.applier.Planner.Next()
+	s, err := h.applier.Planner.ChangedSchedule(c.Phases)
+	if err != nil {
 		return h.refuse(ctx, q, "%v", err)
 	}
 	jobs := h.demand.jobs()

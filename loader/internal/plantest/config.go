@@ -85,7 +85,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 
 // drawSchedule draws valid phases of a few steps or tokens.
 func drawSchedule(t *rapid.T, c runconfig.Config) (phases []runconfig.Phase) {
-	steps, from := rapid.Bool().Draw(t, "by steps"), 0
+	steps, from, buckets := rapid.Bool().Draw(t, "by steps"), 0, c.Packing.Buckets
 	for range rapid.IntRange(1, 3).Draw(t, "phases") {
 		p := runconfig.Phase{}
 		from += rapid.IntRange(1, 4).Draw(t, "until the phase")
@@ -95,8 +95,13 @@ func drawSchedule(t *rapid.T, c runconfig.Config) (phases []runconfig.Phase) {
 		} else {
 			p.FromTokens, p.RampTokens = mixture.Tokens(from*50), mixture.Tokens(ramp*50)
 		}
+		before := buckets
+		if rapid.IntRange(0, 2).Draw(t, "other buckets") == 0 && c.Packing.Method != "splice" {
+			p.Buckets, p.RampSteps, p.RampTokens, ramp = drawBuckets(t, c.Packing), 0, 0, 0
+			buckets = p.Buckets
+		}
 		if from += ramp; rapid.Bool().Draw(t, "a table in the phase") {
-			for range c.Packing.Buckets {
+			for range buckets {
 				p.Table = append(p.Table, rapid.IntRange(1, 6).Draw(t, "rows of a bucket in the phase"))
 			}
 		} else {
@@ -104,24 +109,39 @@ func drawSchedule(t *rapid.T, c runconfig.Config) (phases []runconfig.Phase) {
 		}
 		if c.Steps.Schedule = append(slices.Clip(phases), p); len(c.ValidateSchedule()) == 0 {
 			phases = c.Steps.Schedule
+		} else {
+			buckets = before
 		}
 	}
 	return phases
 }
 
-// StepRows returns the rows of a step of a bucket, by index, after that many steps and tokens. It computes them from
-// the definition of a schedule, for valid configurations without increments.
-func StepRows(c runconfig.Config, bucket, steps int, tokens int64) int {
-	rows := c.Steps.RowsPerBucket(c.Packing.Buckets)
+// StepRows returns the rows of a step with rows of a length after that many steps and tokens, or 0 if the step cannot
+// have such rows. It computes them from the definition of a schedule, for valid configurations without increments.
+func StepRows(c runconfig.Config, length, steps int, tokens int64) int {
+	lengths, rows := StepTable(c, steps, tokens)
+	if i := slices.Index(lengths, length); i >= 0 {
+		return rows[i]
+	}
+	return 0
+}
+
+// StepTable returns the row lengths after that many steps and tokens, and the rows of a step for each.
+func StepTable(c runconfig.Config, steps int, tokens int64) (lengths, rows []int) {
+	lengths = c.Packing.Buckets
+	rows = c.Steps.RowsPerBucket(lengths)
 	for _, p := range c.Steps.Schedule {
 		done, ramp := int64(steps)-p.FromStep, p.RampSteps
 		if p.FromTokens+p.RampTokens > 0 {
 			done, ramp = tokens-int64(p.FromTokens), int64(p.RampTokens)
 		}
 		if done < 0 {
-			return rows[bucket]
+			break
 		}
-		to := runconfig.Steps{Rows: p.Rows, Table: p.Table}.RowsPerBucket(c.Packing.Buckets)
+		if len(p.Buckets) > 0 {
+			lengths = p.Buckets
+		}
+		to := runconfig.Steps{Rows: p.Rows, Table: p.Table}.RowsPerBucket(lengths)
 		if done < ramp {
 			parts := 0 // the largest number of equal whole changes that no common divisor refines
 			for n := 1; n <= 6; n++ {
@@ -129,12 +149,19 @@ func StepRows(c runconfig.Config, bucket, steps int, tokens int64) int {
 					parts = n
 				}
 			}
-			change := (to[bucket] - rows[bucket]) / parts
-			return rows[bucket] + change*int(done*int64(parts)/ramp)
+			for i := range rows {
+				rows[i] += (to[i] - rows[i]) / parts * int(done*int64(parts)/ramp)
+			}
+			break
 		}
 		rows = to
 	}
-	return rows[bucket]
+	return lengths, rows
+}
+
+// ChangesBuckets reports whether a phase changes the row lengths.
+func ChangesBuckets(c runconfig.Config) bool {
+	return slices.ContainsFunc(c.Steps.Schedule, func(p runconfig.Phase) bool { return len(p.Buckets) > 0 })
 }
 
 // isRampOf reports whether n changes lead from the rows of every bucket to others, each a multiple of every common

@@ -1,0 +1,189 @@
+package planner_test
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+
+	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
+	"loaderd/loader/plan"
+	"loaderd/loader/planner"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
+	"loaderd/packonline"
+)
+
+// addDocuments passes documents of the given lengths to a planner, and returns the steps.
+func addDocuments(t *testing.T, p *planner.Planner, lengths ...int) (steps []plan.Step) {
+	t.Helper()
+	for _, n := range lengths {
+		more, err := p.Add(plan.Arrival{Sequence: p.Cursor().Next(), Length: n})
+		if err != nil {
+			t.Fatal(err)
+		}
+		steps = append(steps, more...)
+	}
+	return steps
+}
+
+// expectOnce reports tokens of the documents that steps do not have exactly once.
+func expectOnce(t *testing.T, steps []plan.Step, lengths ...int) {
+	t.Helper()
+	times := map[[2]int]int{}
+	for _, s := range steps {
+		for _, row := range s.Rows {
+			for _, x := range row {
+				for k := range x.Length {
+					times[[2]int{int(plan.RefSequence(x.Doc)), int(x.Start + k)}]++
+				}
+			}
+		}
+	}
+	for i, n := range lengths {
+		for k := range n {
+			if times[[2]int{i + 1, k}] != 1 {
+				t.Errorf("token %d of document %d is %d times in %v", k, i+1, times[[2]int{i + 1, k}], steps)
+				return
+			}
+		}
+	}
+}
+
+func bucketPhases(buckets []int, rows int, phases ...runconfig.Phase) runconfig.Config {
+	c := plantest.Config("naive")
+	if len(buckets) == 1 {
+		c = plantest.Config("concat")
+	}
+	c.Packing.Buckets, c.Packing.MaxAge, c.Shuffle.Window, c.Steps.Rows, c.Steps.Schedule = buckets, 0, 0, rows, phases
+	return c
+}
+
+// Rows of 8 tokens become rows of 12 with step 2. The parts of documents in steps 0 and 1 are not repeated, and the
+// tokens that waited in rows of 8 are first in the rows of 12.
+func TestRowLengths_RepacksBufferedTokens(t *testing.T) {
+	c := bucketPhases([]int{8}, 2, runconfig.Phase{FromStep: 2, Buckets: []int{12}, Rows: 1})
+	p, err := planner.New(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lengths := []int{5, 50, 3, 9}
+	steps := append(addDocuments(t, p, lengths...), p.Seal()...)
+	type rows = [][]packonline.Piece
+	want := []rows{
+		{{{Doc: 1, Length: 5}, {Doc: 2, Length: 3}}, {{Doc: 2, Start: 3, Length: 8}}},
+		{{{Doc: 2, Start: 11, Length: 8}}, {{Doc: 2, Start: 19, Length: 8}}},
+		{{{Doc: 2, Start: 27, Length: 12}}},
+		{{{Doc: 2, Start: 39, Length: 11}, {Doc: 3, Length: 1}}},
+		{{{Doc: 3, Start: 1, Length: 2}, {Doc: 4, Length: 9}}},
+	}
+	var got []rows
+	for _, s := range steps {
+		got = append(got, s.Rows)
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+	_, packed := p.Counts()
+	if packed.Documents != 4 || packed.Tokens != 67 || packed.Repeated != 0 {
+		t.Errorf("%+v", packed)
+	}
+}
+
+// At the end of a run, padded steps may change the row lengths, or the rows of steps, while rows of other buckets wait.
+func TestRowLengths_SealPlansAllRows(t *testing.T) {
+	lengths := []int{31, 30, 15, 14, 7, 6, 5}
+	for _, phase := range []runconfig.Phase{{FromStep: 1, Rows: 1}, {FromStep: 1, Buckets: []int{4, 32}, Rows: 2},
+		{FromStep: 1, Buckets: []int{4}, Rows: 1}, {FromStep: 2, Buckets: []int{8}, Rows: 3}} {
+		p, err := planner.New(plantest.Header(bucketPhases([]int{8, 16, 32}, 4, phase)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		expectOnce(t, append(addDocuments(t, p, lengths...), p.Seal()...), lengths...)
+	}
+}
+
+// A fork at a step that the last document completes, before a seal that changes the row lengths, plans each token
+// once.
+func TestRowLengths_ForkBeforeChangeInSeal(t *testing.T) {
+	lengths := []int{31, 15, 8, 8}
+	c := bucketPhases([]int{8, 16, 32}, 2, runconfig.Phase{FromStep: 2, Buckets: []int{4, 8}, Rows: 2})
+	h := plantest.Header(c)
+	h.Sources[0].Sealed, h.Sources[0].Last = true, uint64(len(lengths))
+	plain, err := planner.New(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := addDocuments(t, plain, lengths...)
+	expectOnce(t, want, lengths...)
+	for _, seed := range []uint64{c.Seed, c.Seed + 1} {
+		p, err := planner.New(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.PrepareFork(0)
+		addDocuments(t, p, lengths...)
+		c.Seed = seed
+		forked, err := p.Fork(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := planrecord.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
+		child.Sources, child.Parent, child.State = forked.ForkState(h, 0)
+		a, err := planner.NewApplier(child)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var steps []plan.Step
+		if err := a.ApplyPending(func(r planner.Ready) error {
+			steps = append(steps, slices.Clone(r.Steps)...)
+			return nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		expectOnce(t, steps, lengths...)
+		if len(steps) != len(want) {
+			t.Errorf("the fork has %d steps, its parent %d", len(steps), len(want))
+		}
+	}
+}
+
+// A source with its own packing keeps its row lengths, which every phase must have.
+func TestRowLengths_SourceWithOwnPacking(t *testing.T) {
+	c := bucketPhases([]int{8, 16}, 2, runconfig.Phase{FromStep: 2, Buckets: []int{8, 32}, Rows: 2})
+	own := plantest.Config("concat").Packing
+	own.Buckets = []int{8}
+	source := c.Sources[plantest.Source]
+	source.Packing, source.Attention = &own, runconfig.AttentionDocument
+	c.Sources = map[string]mixture.Source{plantest.Source: source}
+	if bad := c.Validate(); len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	p, err := planner.New(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lengths := []int{20, 9, 30, 7}
+	steps := append(addDocuments(t, p, lengths...), p.Seal()...)
+	expectOnce(t, steps, lengths...)
+	if n := len(steps); n < 4 || steps[n-1].Bucket != 8 {
+		t.Errorf("%v", steps)
+	}
+	own.Buckets = []int{16}
+	if bad := c.Validate(); len(bad) != 1 || !strings.Contains(bad[0].Error(),
+		"steps.schedule[0].buckets: [8 32]: want row lengths with the [16] of source docs") {
+		t.Errorf("got %v", bad)
+	}
+	c.Steps.Schedule = nil
+	if p, err = planner.New(plantest.Header(c)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.ChangedSchedule([]runconfig.Phase{{Buckets: []int{8, 32}, Rows: 2}}); err == nil {
+		t.Error("a control removes the row lengths of a source")
+	}
+	c.Steps.Schedule = []runconfig.Phase{{FromStep: 2, Buckets: []int{8, 32}, Rows: 2}}
+	if _, err := p.Fork(c, nil); err == nil {
+		t.Error("a fork removes the row lengths of a source")
+	}
+}
