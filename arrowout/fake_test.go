@@ -390,8 +390,8 @@ func (f *fakeRun) Mix(_ context.Context, q state.MixRequest) (state.MixResult, e
 	f.mu.Unlock()
 	return f.mixed, nil
 }
-func (f *fakeRun) ChangeSchedule(_ context.Context, who string, phases []runconfig.Phase, _ bool) (uint64, error) {
-	return f.askedBy(fmt.Sprintf("schedule %v", phases), who)
+func (f *fakeRun) ChangeSchedule(_ context.Context, q state.ScheduleRequest) (uint64, error) {
+	return f.askedBy(fmt.Sprintf("schedule %v", q.Phases), q.By)
 }
 func (f *fakeRun) StreamStates(context.Context) ([]document.StreamState, error) { return f.stock, nil }
 

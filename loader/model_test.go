@@ -530,7 +530,7 @@ func (m *machine) schedule(rt *rapid.T) {
 		phases = append(phases, p)
 		from = max(from, int64(m.run.Info().Planned)) + p.RampSteps + rapid.Int64Range(1, 30).Draw(rt, "until the next phase")
 	}
-	step, err := m.run.ChangeSchedule(m.t.Context(), "", phases, false)
+	step, err := m.run.ChangeSchedule(m.t.Context(), state.ScheduleRequest{Phases: phases})
 	if reason(err) == fault.InvalidTicket || m.died(rt, err) {
 		return // the phases are impossible now, or the ranks cannot share the rows
 	}

@@ -495,14 +495,20 @@ func (r *Run) Filter(ctx context.Context, q state.FilterRequest) (step uint64, e
 
 // ChangeSchedule replaces the phases of the steps that have not begun, or computes what that would do. It returns the
 // first step that can differ.
-func (r *Run) ChangeSchedule(ctx context.Context, by string, phases []runconfig.Phase, dryRun bool) (uint64, error) {
-	if err := validateIdentity(by); err != nil {
+func (r *Run) ChangeSchedule(ctx context.Context, q state.ScheduleRequest) (uint64, error) {
+	if err := validateIdentity(q.By); err != nil {
 		return 0, err
+	}
+	if err := planrecord.ValidateRequestID(q.Request); err != nil {
+		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
+	}
+	if q.Request == "" {
+		q.Request = rand.Text()
 	}
 	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
-	record := planrecord.Encode(planrecord.Schedule{Requester: by, Phases: phases})
-	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: record, DryRun: dryRun})
+	record := planrecord.Encode(planrecord.Schedule{Requester: q.By, Phases: q.Phases, RequestID: q.Request})
+	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: record, DryRun: q.DryRun})
 	return a.At, err
 }
 

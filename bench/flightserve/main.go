@@ -173,7 +173,7 @@ func (p *prebuilt) FlushBy(context.Context, string) (uint64, error)             
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
-func (p *prebuilt) ChangeSchedule(context.Context, string, []runconfig.Phase, bool) (uint64, error) {
+func (p *prebuilt) ChangeSchedule(context.Context, state.ScheduleRequest) (uint64, error) {
 	return 0, nil
 }
 func (p *prebuilt) Filter(context.Context, state.FilterRequest) (uint64, error) { return 0, nil }

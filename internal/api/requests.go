@@ -53,8 +53,9 @@ type FilterRequest struct {
 // ScheduleRequest is the body of schedule. Without phases it requests the present schedule.
 type ScheduleRequest struct {
 	Run
-	Phases []map[string]any `json:"phases,omitempty"` // as in steps.schedule of a configuration file
-	DryRun bool             `json:"dry_run,omitempty"`
+	Phases    []map[string]any `json:"phases,omitempty"`     // as in steps.schedule of a configuration file
+	RequestID string           `json:"request_id,omitempty"` // a repeated request is applied once
+	DryRun    bool             `json:"dry_run,omitempty"`
 }
 
 // SealRequest is the body of seal.

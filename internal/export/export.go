@@ -284,7 +284,8 @@ func (e *exporter) startPart(step uint64, schema *arrow.Schema) (err error) {
 	case MDS:
 		e.out, err = newMDSFile(path+".mds"+unfinishedSuffix, schema)
 	default:
-		e.out, err = newNPYFolder(path+unfinishedSuffix, schema, len(e.info.Config.Packing.Buckets) == 1)
+		square := len(e.info.Config.Packing.Buckets) == 1 && !e.info.Schedule.ChangesBuckets()
+		e.out, err = newNPYFolder(path+unfinishedSuffix, schema, square)
 	}
 	if err != nil {
 		return fmt.Errorf("begin part %s: %w", path, err)

@@ -2,6 +2,7 @@ package flightclient
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"fmt"
 
@@ -41,6 +42,9 @@ func (c *Client) Filter(ctx context.Context, change api.FilterRequest) (f api.Fi
 func (c *Client) Schedule(ctx context.Context, run string, phases []map[string]any,
 	dryRun bool) (s api.ScheduleResponse, err error) {
 	q := api.ScheduleRequest{Run: api.Run{Run: run}, Phases: phases, DryRun: dryRun}
+	if len(phases) > 0 && !dryRun {
+		q.RequestID = rand.Text()
+	}
 	err = eachResult(ctx, c, "schedule", q, func(r api.ScheduleResponse) { s = r })
 	return s, err
 }

@@ -50,6 +50,7 @@ func mergePoints(p *point, q point) {
 		p.first = q.first
 	}
 	p.steps += q.steps
+	p.buckets = append(p.buckets, make([]uint64, max(0, len(q.buckets)-len(p.buckets)))...)
 	for i, n := range q.buckets {
 		p.buckets[i] += n
 	}
@@ -132,11 +133,13 @@ func (s *Steps) addStepPart(e *planrecord.StepPart) error {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.complete)
 	}
 	if e.Part == 0 {
+		bucket := slices.Index(s.buckets, int(e.Bucket))
+		if bucket < 0 { // of a later phase
+			bucket, s.buckets = len(s.buckets), append(s.buckets, int(e.Bucket))
+		}
 		s.pending = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.LowWatermark.Last()),
 			buckets: make([]uint64, len(s.buckets))}
-		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
-			s.pending.buckets[i] = 1
-		}
+		s.pending.buckets[bucket] = 1
 	}
 	p := &s.pending
 	p.slots += int64(e.Bucket) * int64(len(e.Rows))
@@ -238,7 +241,11 @@ func (s *Steps) series(all []point, width uint64) api.StepSeries {
 	for _, p := range all {
 		out.First, out.Steps = append(out.First, p.first), append(out.Steps, p.steps)
 		for i := range s.buckets {
-			out.Buckets[i] = append(out.Buckets[i], p.buckets[i])
+			var steps uint64
+			if i < len(p.buckets) {
+				steps = p.buckets[i]
+			}
+			out.Buckets[i] = append(out.Buckets[i], steps)
 		}
 		out.Slots, out.Tokens, out.Pieces, out.Continued = append(out.Slots, p.slots), append(out.Tokens, p.tokens),
 			append(out.Pieces, p.pieces), append(out.Continued, p.continued)

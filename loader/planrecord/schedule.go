@@ -16,6 +16,13 @@ type Schedule struct {
 	Arrival   uint64
 	Requester string // as in Flush
 	Phases    []runconfig.Phase
+	RequestID string // as in Mix
+}
+
+// scheduleBody is the JSON body of a Schedule record with a request id. Without one, it is the phases.
+type scheduleBody struct {
+	Phases    []runconfig.Phase `json:"phases"`
+	RequestID string            `json:"request"`
 }
 
 // Kind implements Entry.
@@ -32,15 +39,24 @@ func (c Schedule) PlaceAfter(arrival uint64) Control {
 
 func (c Schedule) appendBody(b []byte) []byte {
 	b = codec.AppendString(binary.AppendUvarint(b, c.Arrival), c.Requester)
-	return codec.AppendString(b, string(c.encodePhases()))
+	return codec.AppendString(b, string(c.encodeBody()))
 }
 
-func (c Schedule) encodePhases() []byte {
-	phases, err := json.Marshal(c.Phases)
-	if err != nil {
-		panic(fmt.Sprintf("plan: marshal schedule: %v", err)) // only numbers and lists of them
+func (c Schedule) encodeBody() []byte {
+	if c.RequestID == "" {
+		return c.encodePhases()
 	}
-	return phases
+	return encodeScheduleJSON(scheduleBody{c.Phases, c.RequestID})
+}
+
+func (c Schedule) encodePhases() []byte { return encodeScheduleJSON(c.Phases) }
+
+func encodeScheduleJSON(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("plan: marshal schedule: %v", err)) // only numbers, lists of them and an id
+	}
+	return b
 }
 
 // Describe returns the phases as JSON, for people.
@@ -56,10 +72,18 @@ func readSchedule(r *codec.Cursor) Control {
 	if r.Err != nil {
 		return c
 	}
-	if err := json.Unmarshal(body, &c.Phases); err != nil {
+	var err error
+	if bytes.HasPrefix(body, []byte("{")) {
+		var x scheduleBody
+		err = json.Unmarshal(body, &x)
+		c.Phases, c.RequestID = x.Phases, x.RequestID
+	} else {
+		err = json.Unmarshal(body, &c.Phases)
+	}
+	if err = errors.Join(err, ValidateRequestID(c.RequestID)); err != nil {
 		r.Fail(fmt.Errorf("schedule of steps: %w", err))
 	}
-	if !bytes.Equal(c.encodePhases(), body) {
+	if !bytes.Equal(c.encodeBody(), body) {
 		r.Fail(errors.New("schedule of steps: it is written in another way than a daemon writes it"))
 	}
 	return c

@@ -9,7 +9,6 @@ import (
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
 	"loaderd/loader/planrecord"
-	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -81,7 +80,7 @@ type Controls interface {
 	Filter(ctx context.Context, q state.FilterRequest) (step uint64, err error)
 	// ChangeSchedule replaces the phases of the steps that have not begun, or computes what that would do. It returns the
 	// first step that can differ.
-	ChangeSchedule(ctx context.Context, who string, phases []runconfig.Phase, dryRun bool) (uint64, error)
+	ChangeSchedule(ctx context.Context, q state.ScheduleRequest) (uint64, error)
 }
 
 // SourcesOf returns the sources of a run.

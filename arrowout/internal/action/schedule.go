@@ -8,6 +8,7 @@ import (
 	"loaderd/arrowout/internal/caller"
 	"loaderd/internal/api"
 	"loaderd/loader/runconfig"
+	"loaderd/loader/state"
 )
 
 // readPhases reads the phases of a schedule. It rejects unknown keys.
@@ -23,8 +24,12 @@ func readPhases(to *[]runconfig.Phase) func(json.RawMessage) error {
 func (h *Handler) schedule(ctx context.Context, q requestBody, send func(any) error) (err error) {
 	info := h.run.Info()
 	answer := api.ScheduleResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun, Schedule: info.Schedule}
+	if q.requestID != "" && (q.dryRun || len(q.phases) == 0) {
+		return invalidBodyError("schedule", "request_id needs a change that is applied", `send "phases", and no "dry_run"`)
+	}
 	if len(q.phases) > 0 {
-		answer.Step, err = h.run.ChangeSchedule(ctx, caller.Identity(ctx).Name, q.phases, q.dryRun)
+		answer.Step, err = h.run.ChangeSchedule(ctx, state.ScheduleRequest{Phases: q.phases, By: caller.Identity(ctx).Name,
+			Request: q.requestID, DryRun: q.dryRun})
 		if err != nil {
 			return err
 		}

@@ -16,15 +16,16 @@ import (
 // handleControl records the control of a command. The control takes effect before the next document that the
 // planner reads. A flush of a single-source run takes effect after the current last document.
 func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control, q Command) error {
-	if m, mixes := c.(planrecord.Mix); mixes { // also after the end: the reply to an earlier change may have been lost
-		x, found, err := h.findChange(ctx, m)
+	switch c.(type) {
+	case planrecord.Mix, planrecord.Schedule: // also after the end: the reply to an earlier change may have been lost
+		x, found, err := h.findChange(ctx, c)
 		switch {
 		case err != nil:
 			q.reply <- Result{err: &fault.Error{Reason: fault.PlanLogDown, Message: "cannot read the plan", Err: err,
 				Advice: "try again"}}
 			return nil
 		case found:
-			return h.queue.reply(ctx, q, Result{Mix: &x})
+			return h.queue.reply(ctx, q, x)
 		}
 	}
 	if h.applier.Ended {

@@ -28,6 +28,7 @@ func (h *commandHandler) changeSchedule(ctx context.Context, c planrecord.Schedu
 	if q.DryRun {
 		return h.queue.reply(ctx, q, Result{At: step})
 	}
+	h.recentChanges.add(c, step)
 	return h.recordControl(ctx, c.PlaceAfter(h.applier.Planner.Clock()), func(context.Context) {
 		q.reply <- Result{At: step}
 	})
