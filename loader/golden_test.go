@@ -68,6 +68,14 @@ func goldenRuns() map[string]runconfig.Config {
 		c.Steps.Schedule = []runconfig.Phase{{FromTokens: 1000, RampTokens: 2000, Rows: 12}, {FromTokens: 4000, Rows: 8}}
 		runs[method+"/schedule"] = c
 	}
+	for _, method := range []string{"bfd", "bucket", "seamless"} {
+		c := config(method)
+		c.Steps.Schedule = []runconfig.Phase{{FromTokens: 600, Rows: 4, Buckets: []int{32}}, {FromTokens: 1200, Rows: 8}}
+		if packonline.IsMultiBucket(method) {
+			c.Steps.Schedule[0].Buckets, c.Steps.Backlog = []int{16, 32}, 1
+		}
+		runs[method+"/bucket phase"] = c
+	}
 	for _, retriever := range []string{"repo", "dense"} {
 		c := config("splice")
 		c.Packing.Splice.Retriever = retriever

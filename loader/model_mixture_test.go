@@ -83,6 +83,10 @@ func drawSource(rt *rapid.T, c runconfig.Config) mixture.Source {
 		} else {
 			s.Attention = runconfig.MethodAttention(method)
 		}
+		c.Sources = map[string]mixture.Source{"": s}
+		if len(c.ValidateSchedule()) > 0 { // a phase does not have its row lengths
+			s.Packing, s.Attention = nil, ""
+		}
 	}
 	return s
 }
@@ -234,7 +238,7 @@ func (m *machine) mix(rt *rapid.T) {
 	}
 	change.Weights = drawWeights(rt, names)
 	step, err := changeMix(m.t, m.run, change, "")
-	if reason(err) == fault.InvalidTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.InvalidTicket && (m.sealed(rt) || m.lacksBuckets(change)) || m.died(rt, err) {
 		return
 	}
 	m.follow(rt)
@@ -245,6 +249,13 @@ func (m *machine) mix(rt *rapid.T) {
 		}
 	}
 	rt.Fatalf("%+v is not among %+v", change, m.ref.known)
+}
+
+// lacksBuckets reports whether a control has changed the row lengths, and a source with its own packing is added.
+func (m *machine) lacksBuckets(change mixture.Change) bool {
+	schedule := m.run.Info().Schedule
+	return schedule.ChangesBuckets() && slices.ContainsFunc(slices.Collect(maps.Values(change.Add)),
+		func(s mixture.Source) bool { return s.Packing != nil })
 }
 
 // nonsense requests an invalid change.

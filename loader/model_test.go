@@ -527,6 +527,9 @@ func (m *machine) schedule(rt *rapid.T) {
 	for range rapid.IntRange(1, 2).Draw(rt, "phases") {
 		p := runconfig.Phase{FromStep: from, RampSteps: rapid.Int64Range(0, 3).Draw(rt, "ramp"),
 			Rows: rapid.IntRange(1, 6).Draw(rt, "rows")}
+		if rapid.IntRange(0, 2).Draw(rt, "other row lengths") == 0 {
+			p.RampSteps, p.Buckets = 0, []int{4 * rapid.IntRange(2, 12).Draw(rt, "row length")}
+		}
 		phases = append(phases, p)
 		from = max(from, int64(m.run.Info().Planned)) + p.RampSteps + rapid.Int64Range(1, 30).Draw(rt, "until the next phase")
 	}

@@ -118,7 +118,7 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 		if err := n.initRowLengths(n.schedule.Buckets(c)); err != nil {
 			return nil, err
 		}
-		n.fork.inheritedDocuments, n.fork.usedTokens = p.unusedDocuments(p.visitPacked)
+		n.fork.inheritedDocuments, n.fork.usedTokens, _ = p.unusedDocuments(p.visitPacked)
 	}
 	if err := n.addNewSources(); err != nil {
 		return nil, err
@@ -171,8 +171,9 @@ func (p *Planner) makesSameRows(c runconfig.Config) bool {
 }
 
 // unusedDocuments returns the tokens of the packers and those of the visited pieces. left has the number of buffered tokens per arrival.
-// used has the used tokens that precede the last buffered one.
-func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []packonline.Piece, used usedSpans) {
+// used has the used tokens that precede the last buffered one. split is the number of documents of several pieces.
+func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []packonline.Piece, used usedSpans,
+	split int64) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
@@ -186,6 +187,7 @@ func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []
 	used = usedSpans{}
 	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
 		x, at := packonline.Piece{Doc: arrival}, int32(0)
+		pieces := len(waits[arrival])
 		for _, s := range joinSpans(waits[arrival]) {
 			if s.start > at {
 				used[arrival] = append(used[arrival], span{at, s.start})
@@ -194,8 +196,11 @@ func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []
 			at = s.end
 		}
 		left = append(left, x)
+		if pieces > 1 || len(used[arrival]) > 0 {
+			split++
+		}
 	}
-	return left, used
+	return left, used, split
 }
 
 // visitUnpacked visits the pieces that count only tokens that the parent had left unused: those in the packers, and

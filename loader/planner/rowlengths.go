@@ -21,8 +21,8 @@ type rowLengths struct {
 	replaced replacedPackers
 }
 
-// replacedPackers are the totals of the packers before the last change of the row lengths. Documents, Tokens and
-// Repeated omit what was packed again; in the other totals, it counts each time.
+// replacedPackers are the totals of the packers before the last change of the row lengths. Documents, Tokens, Repeated
+// and Truncated omit what was packed again; in the other totals, it counts each time.
 type replacedPackers struct {
 	counts packonline.Counts
 	detail map[string]int64
@@ -62,8 +62,9 @@ func (p *Planner) repack() {
 	usedTokens := p.usedTokens()
 	_, counts := p.Counts()
 	detail := p.Detail()
-	left, used := p.unusedDocuments(p.visitBuffered)
+	left, used, split := p.unusedDocuments(p.visitBuffered)
 	counts.Documents -= int64(len(left))
+	counts.Truncated = max(counts.Truncated-split, 0)
 	counts.Tokens -= plan.RowTokens(left)
 	p.rowLengths.replaced = replacedPackers{counts, detail}
 	p.window = shuffle.New[atom](p.config.Shuffle)

@@ -187,3 +187,30 @@ func TestRowLengths_SourceWithOwnPacking(t *testing.T) {
 		t.Error("a fork removes the row lengths of a source")
 	}
 }
+
+// A header with a valid checksum whose configuration has no schedule is an error, for the decoder and the planner.
+func TestHeader_RejectsInvalidSchedule(t *testing.T) {
+	for want, change := range map[string]func(*runconfig.Steps){
+		"steps.rows": func(s *runconfig.Steps) { s.Rows = 0 },
+		"steps.schedule[0].rows": func(s *runconfig.Steps) {
+			s.Schedule = []runconfig.Phase{{FromStep: 3}}
+		},
+		"steps.schedule[0].buckets": func(s *runconfig.Steps) {
+			s.Schedule = []runconfig.Phase{{FromStep: 3, Rows: 4, Buckets: []int{8, 16}}}
+		},
+		"steps.tokens": func(s *runconfig.Steps) { s.Tokens = 3 },
+	} {
+		h := plantest.Header(plantest.Config("bfd"))
+		h.Format, h.Algorithm, h.ID = planrecord.FormatVersion, planner.AlgorithmVersion, strings.Repeat("0", 32)
+		if _, err := planrecord.Decode(planrecord.Encode(h)); err != nil {
+			t.Fatal(err)
+		}
+		change(&h.Config.Steps)
+		if _, err := planrecord.Decode(planrecord.Encode(h)); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("decoded: %v, want %s", err, want)
+		}
+		if _, err := planner.New(h); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("planned: %v, want %s", err, want)
+		}
+	}
+}

@@ -147,3 +147,69 @@ func TestSchedule_NextChange(t *testing.T) {
 		}
 	}
 }
+
+func TestSchedule_RejectsImpossibleBuckets(t *testing.T) {
+	for want, c := range map[string]runconfig.Config{
+		"buckets: [1]: want a row length": scheduled(4, runconfig.Phase{FromStep: 5, Rows: 8, Buckets: []int{1}}),
+		"buckets: [8 16]: want exactly one row length": scheduled(4, runconfig.Phase{FromStep: 5, Rows: 8,
+			Buckets: []int{8, 16}}),
+		"buckets: [32]: want a phase without a ramp": scheduled(4, runconfig.Phase{FromStep: 5, RampSteps: 2, Rows: 8,
+			Buckets: []int{32}}),
+		"rows: 0: want the rows of a step": scheduled(4, runconfig.Phase{FromStep: 5, Buckets: []int{32}}),
+		"table: [1 2]: want the rows of a step for each of the 1": scheduled(4, runconfig.Phase{FromStep: 5,
+			Table: []int{1, 2}, Buckets: []int{32}}),
+		"rows: [3]: want rows": scheduled(4, runconfig.Phase{FromStep: 5, Rows: 3, Buckets: []int{32}}),
+		"buckets: [32]: want none with the method splice": func() runconfig.Config {
+			c := scheduled(4, runconfig.Phase{FromStep: 5, Rows: 8, Buckets: []int{32}})
+			c.Packing.Method = "splice"
+			return c
+		}(),
+		"buckets: [6]: want row lengths for which packing.extra can be 8": func() runconfig.Config {
+			c := scheduled(4, runconfig.Phase{FromStep: 5, Rows: 8, Buckets: []int{6}})
+			c.Packing.Method, c.Packing.Extra = "bfd-m", 8
+			return c
+		}(),
+	} {
+		bad := c.Validate()
+		if len(bad) == 0 || !strings.Contains(bad[0].Error(), "steps.schedule[0]."+want) &&
+			!strings.HasPrefix(bad[0].Error(), "steps.schedule[0].buckets[0]: 1: want a row length") {
+			t.Errorf("%+v: got %v, want %s", c.Steps.Schedule, bad, want)
+		}
+	}
+}
+
+// Phases inherit the row lengths of the phase before them, and a ramp has those of its phase.
+func TestSchedule_BucketsLast(t *testing.T) {
+	c := scheduled(64, runconfig.Phase{FromStep: 1, Tokens: 1024, Buckets: []int{128}},
+		runconfig.Phase{FromStep: 2, RampSteps: 2, Tokens: 2048, Increment: 512}, runconfig.Phase{FromStep: 5, Rows: 4, Buckets: []int{16}})
+	if bad := c.Validate(); len(bad) > 0 {
+		t.Fatal(bad)
+	}
+	s := runconfig.NewSchedule(c)
+	var got [][2]int
+	for range 6 {
+		restored, err := c.RestoreSchedule([]byte(s.Encode()))
+		if err != nil || !slices.Equal(restored.Buckets(c), s.Buckets(c)) || !slices.Equal(restored.Rows(), s.Rows()) {
+			t.Errorf("restored %v, %v", restored, err)
+		}
+		got = append(got, [2]int{s.Buckets(c)[0], s.Rows()[0]})
+		s.Advance(10)
+	}
+	if want := [][2]int{{16, 64}, {128, 8}, {128, 8}, {128, 12}, {128, 16}, {16, 4}}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if c.MaxStepTokens() != 2048 {
+		t.Errorf("the largest step has %d tokens", c.MaxStepTokens())
+	}
+	for what, phases := range map[string]string{
+		"a length of no method":  `{"rows":4,"buckets":[1],"step_rows":[4]}`,
+		"no rows for a length":   `{"rows":4,"buckets":[8],"step_rows":[4,4]}`,
+		"lengths that disappear": `{"rows":4,"buckets":[8],"step_rows":[4]},{"from_step":9,"rows":2,"step_rows":[2]}`,
+	} {
+		damaged := `{"steps":0,"tokens":0,"phases":[{"step_rows":[64],"first_step":0},` + phases + `]}`
+		damaged = strings.Replace(damaged, `{"rows":4`, `{"from_step":5,"rows":4`, 1)
+		if _, err := c.RestoreSchedule([]byte(damaged)); err == nil {
+			t.Errorf("a schedule with %s is restored", what)
+		}
+	}
+}

@@ -132,7 +132,6 @@ def typed(reason: str, code: int = 14) -> Exception:
         ([message(1, part=0, parts=2, rows=1), message(2)], "step"),
         ([message(1, part=0, parts=2), message(1, part=1, parts=2)], "4 rows of 4"),
         ([message(1, rows=1)], "1 rows of 4"),
-        ([message(1, bucket=5)], "rows of 5"),
         ([(message(1)[0], b"no json")], "not JSON"),
         ([(message(1)[0], b"{}")], "metadata"),
         ([(message(1, rows=1)[0], message(1)[1])], "has 1 rows"),

@@ -496,8 +496,8 @@ class Client(Iterator[Step]):
         Without phases the present schedule is returned (docs/reference/wire.md).
 
         Args:
-            phases: Phases as in `steps.schedule`, such as `{"from_step": 5000, "rows": 1024}`. A first phase
-                without `from_tokens` and `from_step` begins now.
+            phases: Phases as in `steps.schedule`, such as `{"from_step": 5000, "rows": 1024}`, which may change the row
+                lengths with `buckets`. A first phase without `from_tokens` and `from_step` begins now.
             dry_run: Whether to change nothing.
 
         Returns:
@@ -512,6 +512,8 @@ class Client(Iterator[Step]):
             body["phases"] = [dict(p) for p in phases]
         if dry_run:
             body["dry_run"] = True
+        elif phases:  # the request id makes a retry after a lost answer idempotent
+            body["request_id"] = uuid.uuid4().hex
         return self._one("schedule", **body)
 
     def seal(self, source: str | None = None) -> int:

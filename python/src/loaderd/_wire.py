@@ -315,6 +315,7 @@ class Phase:
     """A part of a run with its own size of steps.
 
     Attributes:
+        buckets: The row lengths in tokens, ascending.
         rows: The rows of a step over all ranks after the ramp, by bucket.
         start_rows: The rows before the ramp; empty without a ramp.
         first_step: The phase's first step, including those of the runs from which the run was forked; None until it has
@@ -325,6 +326,7 @@ class Phase:
         ramp_tokens: The number of tokens over which the rows change.
     """
 
+    buckets: tuple[int, ...]
     rows: Mapping[int, int]
     start_rows: Mapping[int, int]
     first_step: int | None
@@ -339,11 +341,13 @@ class Phase:
 
         Args:
             body: The phase.
-            buckets: The row lengths of the run.
+            buckets: The row lengths of the configuration, those of phases that do not change them.
         """
         start = body.get("start_rows")
         first = body.get("first_step")
+        buckets = tuple(map(int, body.get("buckets") or buckets))
         return cls(
+            buckets=buckets,
             rows=dict(zip(buckets, map(int, body["step_rows"]), strict=True)),
             start_rows=dict(zip(buckets, map(int, start), strict=True)) if start else {},
             first_step=None if first is None else int(first),
@@ -354,8 +358,8 @@ class Phase:
         )
 
     def most_rows(self, bucket: int) -> int:
-        """Returns the most rows of a step of a bucket."""
-        return max(self.rows[bucket], self.start_rows.get(bucket, 0))
+        """Returns the most rows of a step of a bucket, 0 if the phase does not have it."""
+        return max(self.rows.get(bucket, 0), self.start_rows.get(bucket, 0))
 
 
 @dataclass(frozen=True)
@@ -365,7 +369,7 @@ class RunInfo:
     Attributes:
         name: The run's name.
         fingerprint: The identity of its configuration and tokenizer.
-        buckets: The row lengths in tokens, ascending.
+        buckets: The row lengths of all phases in tokens, ascending.
         rows: The most rows of a step over all ranks, by bucket.
         phases: The parts of the run with their own size of steps, in order; one without `steps.schedule`.
         vocab_size: The number of token ids of the tokenizer.
@@ -421,8 +425,9 @@ class RunInfo:
         """
         try:
             config = body["config"]
-            buckets = tuple(int(b) for b in config["packing"]["buckets"])
-            phases = tuple(Phase.decode(p, buckets) for p in body["schedule"]["phases"])
+            first = tuple(int(b) for b in config["packing"]["buckets"])
+            phases = tuple(Phase.decode(p, first) for p in body["schedule"]["phases"])
+            buckets = tuple(sorted({b for p in phases for b in p.buckets}))
             return cls(
                 name=str(body["run"]),
                 fingerprint=str(body["fingerprint"]),
