@@ -188,7 +188,8 @@ func TestSchedule_RefusesRowLengthsWithoutThoseOfSource(t *testing.T) {
 	own := packonline.Config{Method: "concat", Buckets: []int{32}, Atom: 1, Pool: 8}
 	long := mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: runconfig.AttentionDocument}
 	change := func(buckets ...int) error {
-		_, err := run.ChangeSchedule(t.Context(), state.ScheduleRequest{Phases: []runconfig.Phase{{Rows: 4, Buckets: buckets}}})
+		_, err := run.ChangeSchedule(t.Context(), state.ScheduleRequest{Phases: []runconfig.Phase{
+			{Rows: 4, Buckets: buckets}}})
 		return err
 	}
 	add := func() error {

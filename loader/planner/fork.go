@@ -170,8 +170,9 @@ func (p *Planner) makesSameRows(c runconfig.Config) bool {
 	return bytes.Equal(shape(p.config), shape(c))
 }
 
-// unusedDocuments returns the tokens of the packers and those of the visited pieces. left has the number of buffered tokens per arrival.
-// used has the used tokens that precede the last buffered one. split is the number of documents of several pieces.
+// unusedDocuments returns the tokens of the packers and those of the visited pieces. left has the number of buffered
+// tokens per arrival. used has the used tokens that precede the last buffered one. split is the number of documents of
+// several pieces.
 func (p *Planner) unusedDocuments(visit func(func([]packonline.Piece))) (left []packonline.Piece, used usedSpans,
 	split int64) {
 	waits := map[uint64][]span{}

@@ -193,7 +193,7 @@ func (p *Planner) applySchedule(phases []runconfig.Phase) ([]plan.Step, error) {
 	p.schedule = schedule
 	p.resizeSteps()
 	p.emitFullSteps()
-	p.adaptRowLengths()
+	p.submitOverdue()
 	return p.finishSteps(p.cursor), nil
 }
 
@@ -214,8 +214,9 @@ func (p *Planner) ChangedSchedule(phases []runconfig.Phase) (runconfig.Schedule,
 // submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,
 // incomplete rows and incomplete steps. If the row lengths change, it packs all buffered tokens again.
 func (p *Planner) submitOverdue() {
-	p.submitOverdueRows()
-	p.adaptRowLengths()
+	for p.submitOverdueRows(); p.rowLengths.outdated; p.submitOverdueRows() {
+		p.repack()
+	}
 }
 
 // submitOverdueRows implements submitOverdue, up to the next change of the row lengths.
@@ -229,20 +230,13 @@ func (p *Planner) submitOverdueRows() {
 			}
 		}
 	}
-	for b := p.overdueQueue(); b != nil; b = p.overdueQueue() {
+	overdue := func() *queue { return p.queues.overdueQueue(p.counts.Arrived) }
+	for b := overdue(); b != nil && !p.rowLengths.outdated; b = overdue() {
 		p.emitStep(b)
 	}
 	if !p.schedule.IsConstant() {
 		p.emitFullSteps() // the steps above may have made the next ones smaller
 	}
-}
-
-// overdueQueue returns the bucket that emits the next step because a row would exceed its maximum wait, else nil.
-func (p *Planner) overdueQueue() *queue {
-	if p.rowLengths.outdated {
-		return nil
-	}
-	return p.queues.overdueQueue(p.counts.Arrived)
 }
 
 // enqueueRow adds a row to the queue of its bucket, and emits the steps that the queues then release.

@@ -40,7 +40,7 @@ func (p *Planner) initRowLengths(lengths []int) error {
 	return p.addPacker(packing)
 }
 
-// resizeSteps gives the next step the rows of the schedule, or blocks it until adaptRowLengths.
+// resizeSteps gives the next step the rows of the schedule, or blocks it until repack.
 func (p *Planner) resizeSteps() {
 	p.rowLengths.outdated = !slices.Equal(p.schedule.Buckets(p.config), p.rowLengths.lengths)
 	if !p.rowLengths.outdated {
@@ -48,16 +48,8 @@ func (p *Planner) resizeSteps() {
 	}
 }
 
-// adaptRowLengths packs all buffered tokens into rows of the lengths of the next step, if these have changed.
-func (p *Planner) adaptRowLengths() {
-	for p.rowLengths.outdated {
-		p.repack()
-		p.submitOverdueRows()
-	}
-}
-
-// repack replaces the packers, the shuffle window and the queues by empty ones for the row lengths of the next step, and
-// packs all buffered tokens again. Tokens in steps are not repeated.
+// repack replaces the packers, the shuffle window and the queues by empty ones for the row lengths of the next step,
+// and packs all buffered tokens again. Tokens in steps are not repeated.
 func (p *Planner) repack() {
 	usedTokens := p.usedTokens()
 	_, counts := p.Counts()
@@ -79,7 +71,7 @@ func (p *Planner) repack() {
 		panic(fmt.Sprintf("loader: row lengths that were valid: %v", err))
 	}
 	p.sources.resetBalance()
-	p.setWindowCost()
+	p.window.SetCost(p.sources.windowCost())
 	// Repeats among the buffered tokens are gone: the number of used tokens has not changed.
 	p.rowLengths.replaced.counts.Repeated += p.usedTokens() - usedTokens
 	p.packInherited()

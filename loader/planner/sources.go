@@ -110,18 +110,16 @@ func (p *Planner) addNewSources() error {
 	b.history.extendTo(b.mix.Len())
 	b.rowBalancer.extendTo(b.mix.Len())
 	b.stepBalancer.extendTo(b.mix.Len())
-	p.setWindowCost()
+	p.window.SetCost(b.windowCost())
 	return nil
 }
 
-// setWindowCost makes the shuffle window keep the shares of the sources, if there are several.
-func (p *Planner) setWindowCost() {
-	b := p.sources
-	var cost func(*atom) float64
-	if b.hasMultipleSources() {
-		cost = func(a *atom) float64 { return b.rowBalancer.distance(b.atomPortions(a)) }
+// windowCost returns the cost by which the shuffle window keeps the shares of several sources, or nil for one source.
+func (b *sourceSet) windowCost() func(*atom) float64 {
+	if !b.hasMultipleSources() {
+		return nil
 	}
-	p.window.SetCost(cost)
+	return func(a *atom) float64 { return b.rowBalancer.distance(b.atomPortions(a)) }
 }
 
 // registerArrival registers the next message under the given arrival. It returns the state of the message's source, and

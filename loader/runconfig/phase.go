@@ -46,8 +46,8 @@ func (p Phase) countsTokens() bool { return p.FromTokens != 0 || p.RampTokens !=
 func (p Phase) from() int64 { return p.FromStep + int64(p.FromTokens) }
 func (p Phase) ramp() int64 { return p.RampSteps + int64(p.RampTokens) }
 
-// ScheduledPhase is a phase with the rows per step that follow from it. Its Buckets are set from the first phase on that
-// changes them; before that phase, those of the configuration apply.
+// ScheduledPhase is a phase with the rows per step that follow from it. Its Buckets are set from the first phase on
+// that changes them; before that phase, those of the configuration apply.
 type ScheduledPhase struct {
 	Phase
 	// StepRows are the rows of a step per bucket after the ramp.

@@ -181,7 +181,8 @@ func TestSchedule_RejectsImpossibleBuckets(t *testing.T) {
 // Phases inherit the row lengths of the phase before them, and a ramp has those of its phase.
 func TestSchedule_BucketsLast(t *testing.T) {
 	c := scheduled(64, runconfig.Phase{FromStep: 1, Tokens: 1024, Buckets: []int{128}},
-		runconfig.Phase{FromStep: 2, RampSteps: 2, Tokens: 2048, Increment: 512}, runconfig.Phase{FromStep: 5, Rows: 4, Buckets: []int{16}})
+		runconfig.Phase{FromStep: 2, RampSteps: 2, Tokens: 2048, Increment: 512},
+		runconfig.Phase{FromStep: 5, Rows: 4, Buckets: []int{16}})
 	if bad := c.Validate(); len(bad) > 0 {
 		t.Fatal(bad)
 	}

@@ -56,7 +56,7 @@ var beyond = map[string]int{
 	"methods loader.Run":                                       40, // the facade of a run
 	"methods loader/diagnosis.wait":                            39, // a method for each cause
 	"methods loader/mixture.Mixture":                           45, // one state machine, half of it queries
-	"methods loader/planner.Planner":                           80, // one state machine, restored as a whole
+	"methods loader/planner.Planner":                           89, // one state machine, restored as a whole
 	"methods loader/planview.View":                             35, // the plan for all readers, behind one lock
 	"methods packonline.bucket":                                31, // one packing method
 	"methods packonline.splice":                                39, // one packing method

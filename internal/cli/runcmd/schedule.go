@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/knadh/koanf/parsers/yaml"
@@ -24,7 +25,8 @@ func NewScheduleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show or change the size of steps",
-		Long: `Show the phases of the run: the rows of a step, and where each phase begins.
+		Long: `Show the phases of the run: the rows of a step, the row lengths if they change,
+and where each phase begins.
 With --phase, the given phases replace those that have not begun. The change is
 recorded in the plan, so that a restart repeats it. It takes effect with the
 next document that is planned; steps that are planned already keep their rows.
@@ -34,7 +36,8 @@ first phase without a start begins now, and ends a ramp in progress. The ranks
 of every job that reads must be able to share its rows.`,
 		Example: `  loaderd schedule
   loaderd schedule --phase '{rows: 1024, ramp_tokens: 2e9}' --dry-run
-  loaderd schedule --phase '{from_step: 5000, tokens: 8388608}'`,
+  loaderd schedule --phase '{from_step: 5000, tokens: 8388608}'
+  loaderd schedule --phase '{from_step: 9000, rows: 64, buckets: [32768]}'`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			change, err := readPhases(phases)
@@ -96,7 +99,12 @@ func writeSchedule(w io.Writer, r api.ScheduleResponse) error {
 
 // phaseTable returns a table of phases.
 func phaseTable(phases []api.SchedulePhase) *table.Table {
-	t := table.New("PHASE", "FROM", "RAMP", "ROWS", "FIRST STEP")
+	changesBuckets := slices.ContainsFunc(phases, func(p api.SchedulePhase) bool { return len(p.Buckets) > 0 })
+	columns := []string{"PHASE", "FROM", "RAMP", "ROWS", "FIRST STEP"}
+	if changesBuckets {
+		columns = append(columns, "BUCKETS")
+	}
+	t := table.New(columns...)
 	for _, p := range phases {
 		from, ramp, first := "the start", "", ""
 		switch {
@@ -114,7 +122,15 @@ func phaseTable(phases []api.SchedulePhase) *table.Table {
 		if p.FirstStep != nil {
 			first = humanize.Count(int64(*p.FirstStep))
 		}
-		t.Row(fmt.Sprint(p.Index), from, ramp, humanize.Range(p.StepRows), first)
+		row := []string{fmt.Sprint(p.Index), from, ramp, humanize.Range(p.StepRows), first}
+		if changesBuckets {
+			buckets := "packing.buckets"
+			if len(p.Buckets) > 0 {
+				buckets = humanize.Range(p.Buckets)
+			}
+			row = append(row, buckets)
+		}
+		t.Row(row...)
 	}
 	return t
 }
