@@ -7,44 +7,51 @@ const maxCommonFields = 64
 
 // scanCommonObject reads an object of at most maxCommonFields fields whose names are ASCII without escapes. It returns
 // false for others and for invalid JSON. It scans strings faster than jsontext, to which it passes numbers, lists and
-// objects.
-func scanCommonObject(raw []byte) (Object, bool) {
+// objects. It returns the text of the field textName as ReadObjectText does.
+func scanCommonObject(raw []byte, textName string) (o Object, text []byte, ok bool) {
 	i := skipSpace(raw, 0)
 	if i == len(raw) || raw[i] != '{' {
-		return nil, false
+		return nil, nil, false
 	}
 	if i = skipSpace(raw, i+1); i < len(raw) && raw[i] == '}' {
-		return Object{}, skipSpace(raw, i+1) == len(raw)
+		return Object{}, nil, skipSpace(raw, i+1) == len(raw)
 	}
-	o := make(Object, 0, 8)
+	o = make(Object, 0, 8)
 	for len(o) < maxCommonFields {
 		name := scanName(raw[i:])
 		if name == 0 {
-			return nil, false
+			return nil, nil, false
 		}
 		f := Field{Name: string(raw[i+1 : i+name-1])}
 		if i = skipSpace(raw, i+name); i == len(raw) || raw[i] != ':' {
-			return nil, false
+			return nil, nil, false
 		}
 		i = skipSpace(raw, i+1)
-		size := scanValue(raw[i:])
+		size := 0
+		if f.Name != textName || textName == "" {
+			size = scanValue(raw[i:])
+		} else if text = nil; i < len(raw) && raw[i] == '"' { // the last of equal names counts
+			text, size = readText(raw[i:])
+		} else {
+			size = scanValue(raw[i:])
+		}
 		if size == 0 {
-			return nil, false
+			return nil, nil, false
 		}
 		f.Value = raw[i : i+size : i+size]
 		o = append(o, f)
 		if i = skipSpace(raw, i+size); i == len(raw) {
-			return nil, false
+			return nil, nil, false
 		}
 		if raw[i] == '}' {
-			return o, skipSpace(raw, i+1) == len(raw)
+			return o, text, skipSpace(raw, i+1) == len(raw)
 		}
 		if raw[i] != ',' {
-			return nil, false
+			return nil, nil, false
 		}
 		i = skipSpace(raw, i+1)
 	}
-	return nil, false
+	return nil, nil, false
 }
 
 // skipSpace returns the index of the first byte from i on that is not space.

@@ -50,9 +50,22 @@ func (o Object) Names() []string {
 // writers emit as numbers, are replaced in raw by empty objects, which are invalid as a value. An error is one of
 // encoding/json.
 func ReadObject(raw []byte) (Object, error) {
-	if o, ok := scanCommonObject(raw); ok {
-		return o, nil
+	o, _, err := ReadObjectText(raw, "")
+	return o, err
+}
+
+// ReadObjectText is ReadObject that also returns the text of the field with a name, if that is a string, in memory of
+// its own. raw must be valid UTF-8. The text is nil where only Unquote returns it; without a name it is always nil.
+func ReadObjectText(raw []byte, name string) (o Object, text []byte, err error) {
+	if o, text, ok := scanCommonObject(raw, name); ok {
+		return o, text, nil
 	}
+	o, err = readAnyObject(raw)
+	return o, nil, err
+}
+
+// readAnyObject reads an object that may be uncommon.
+func readAnyObject(raw []byte) (Object, error) {
 	o, err := scanObject(raw)
 	if err != nil && err != errManyFields && replaceInfinities(raw) {
 		o, err = scanObject(raw)

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -52,6 +53,7 @@ func FuzzObject(f *testing.F) {
 			}
 			compareText(t, value)
 			compareList(t, value)
+			compareReadText(t, raw, name, value)
 		}
 	})
 }
@@ -65,6 +67,22 @@ func compareText(t *testing.T, value []byte) {
 	if got := Unquote(value); string(got) != want {
 		t.Fatalf("%q: text %q, want %q", value, got, want)
 	}
+}
+
+// compareReadText compares the text of a field that is read together with its object, which is nil if it is not read.
+func compareReadText(t *testing.T, raw []byte, name string, value []byte) (text []byte) {
+	t.Helper()
+	if !utf8.Valid(raw) {
+		return nil
+	}
+	o, text, err := ReadObjectText(bytes.Clone(raw), name)
+	if err != nil || !bytes.Equal(o.Value(name), value) {
+		t.Fatalf("%q: field %q is %q, %v, want %q", raw, name, o.Value(name), err, value)
+	}
+	if text != nil && (value[0] != '"' || !bytes.Equal(text, Unquote(value))) {
+		t.Fatalf("%q: text %q of %q", raw, text, value)
+	}
+	return text
 }
 
 func compareList(t *testing.T, value []byte) {
@@ -104,6 +122,9 @@ func TestObject_SpecialBytesAtAnyOffset(t *testing.T) {
 						t.Fatalf("%q: field %q is %q, want %q", raw, name, got.Value(name), value)
 					}
 					compareText(t, value)
+					if text := compareReadText(t, raw, name, value); text == nil && utf8.Valid(raw) {
+						t.Fatalf("%q: no text of field %q", raw, name)
+					}
 				}
 			}
 		}

@@ -139,6 +139,64 @@ func scanString(raw []byte) int {
 	return 0
 }
 
+// readText returns the text of the JSON string at the start of raw, which is valid UTF-8, and the length of the string,
+// quotes included, or 0 if it is not valid. It is scanString and Unquote in one pass.
+func readText(raw []byte) (text []byte, size int) {
+	to := make([]byte, len(raw)+wordBytes)
+	if size, n := scanText(to, raw); size > 0 {
+		if n < len(to)/4*3 { // text is retained, the rest of raw is not
+			return bytes.Clone(to[:n]), size
+		}
+		return to[:n:n], size
+	}
+	return nil, 0
+}
+
+// scanText is scanString that also writes the text without escapes to a buffer, which is at least wordBytes longer than
+// raw, and returns its length.
+func scanText(to, raw []byte) (size, w int) {
+	for i := 1; i < len(raw); {
+		if i+wordBytes <= len(raw) {
+			word := binary.LittleEndian.Uint64(raw[i:])
+			binary.LittleEndian.PutUint64(to[w:], word)
+			quote, slash := word^ones*'"', word^ones*'\\'
+			found := ((quote-ones)&^quote | (slash-ones)&^slash | (word-ones*' ')&^word) & highs // as in scanString
+			if found == 0 {
+				i, w = i+wordBytes, w+wordBytes
+				continue
+			}
+			n := bits.TrailingZeros64(found) / 8
+			i, w = i+n, w+n
+		}
+		switch c := raw[i]; {
+		case c == '"':
+			return i + 1, w
+		case c < ' ':
+			return 0, 0
+		case c != '\\':
+			to[w] = c
+			i, w = i+1, w+1
+		case i+1 < len(raw) && simpleEscapes[raw[i+1]] != 0:
+			to[w] = simpleEscapes[raw[i+1]]
+			i, w = i+len(`\n`), w+1
+		case isUnicodeEscape(raw[i:]):
+			if next := raw[i+len(`\u0000`):]; bytes.HasPrefix(next, []byte(`\u`)) && !isUnicodeEscape(next) {
+				return 0, 0
+			}
+			r, n := hexRune(raw[i:])
+			i, w = i+n, w+utf8.EncodeRune(to[w:], r)
+		default:
+			return 0, 0
+		}
+	}
+	return 0, 0
+}
+
+// isUnicodeEscape reports whether b starts with an escape \u0000.
+func isUnicodeEscape(b []byte) bool {
+	return len(b) > 1 && b[0] == '\\' && b[1] == 'u' && isHex(b[len(`\u`):])
+}
+
 // isHex reports whether b starts with four hexadecimal digits.
 func isHex(b []byte) bool {
 	if len(b) < 4 {

@@ -28,16 +28,23 @@ func (c Columns) Parse(raw []byte) (Document, error) {
 	if !utf8.Valid(raw) {
 		return Document{}, Errorf("not valid UTF-8 (--encoding names another encoding)")
 	}
-	fields, err := jsonvalue.ReadObject(raw)
+	name := c.Text
+	if c.Tokens {
+		name = ""
+	}
+	fields, text, err := jsonvalue.ReadObjectText(raw, name)
 	if err != nil {
 		return Document{}, notObjectError(err)
 	}
-	return c.Document(fields)
+	return c.document(fields, text)
 }
 
 // Document returns the document of a record's fields. Its error has a reason.
-func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
-	d, err := c.decodeContent(fields)
+func (c Columns) Document(fields jsonvalue.Object) (Document, error) { return c.document(fields, nil) }
+
+// document is Document with the decoded text, if it is known.
+func (c Columns) document(fields jsonvalue.Object, text []byte) (Document, error) {
+	d, err := c.decodeContent(fields, text)
 	if err != nil {
 		return Document{}, err
 	}
@@ -66,8 +73,11 @@ func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
 	return d, c.CheckID(len(d.ID))
 }
 
-// decodeContent returns the document of a record's text, parts or tokens.
-func (c Columns) decodeContent(fields jsonvalue.Object) (d Document, err error) {
+// decodeContent returns the document of a record's text, parts or tokens. text is the decoded text, if it is known.
+func (c Columns) decodeContent(fields jsonvalue.Object, text []byte) (d Document, err error) {
+	if text != nil {
+		return Document{Data: text}, nil
+	}
 	value, parts := fields.Lookup(c.Text), fields.Value("parts")
 	switch {
 	case value == nil && parts != nil && !c.Tokens:
