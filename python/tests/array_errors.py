@@ -11,6 +11,7 @@ from absl import flags
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import loaderd
+from loaderd._skips import Skips
 from loaderd.grain import StepIterDataset
 from loaderd.jax import StepLoader
 
@@ -60,6 +61,9 @@ def main(url: str) -> None:
         assert (state["step"], state["skip"]) == (3, [[1, 2]])
         assert state["tokens"] == sum((x["segment_ids"] > 0).sum() for x in (batch, third[1]))
         assert loader.commit() == 3
+        loader._state.skips = Skips(((4, 1000),))  # of a state that was loaded before the run's length was known
+        for _ in range(2):
+            raises(ValueError, "skip the steps 4 to 999 of run default: it ends at step ", lambda: list(loader))
     raises(loaderd.ClosedClientError, "closed", lambda: next(loader))
 
     abandoned = StepLoader(url, data)

@@ -61,6 +61,16 @@ class Skips:
         """Returns the number of skipped steps before a step."""
         return sum(min(end, before) - begin for begin, end in self.ranges if begin < before)
 
+    def check_within(self, step: int, run: str) -> None:
+        """Checks that a step, at which a run ends, is not within a skipped range.
+
+        Raises:
+            ValueError: If it is.
+        """
+        for begin, end in self.ranges:
+            if begin <= step < end:
+                check_range(begin, end, f"run {run}", step)
+
     def check_end(self, info: RunInfo) -> None:
         """Checks that the run has the skipped steps, as far as its length is known.
 

@@ -112,6 +112,7 @@ class StepLoader(Iterator[Batch]):
             try:
                 ranges = [next(reader) for reader in readers]
             except StopIteration:
+                self._state.skips.check_within(self._state.step, self.info.name)
                 self._empty_pass_log.ended(self.info.name, self._state.step)
                 raise
             except Exception:
