@@ -184,7 +184,7 @@ def test_Command_KilledAndRepeatedPublishesEachRowOnce(daemon: Any, tmp_path: Pa
     assert [int(re.findall(r"answer (\d+)", text)[0]) for text in texts] == want
     invalid = [json.loads(text) for text in (tmp_path / "invalid.jsonl").read_text().splitlines()]
     assert {row["row"] for row in invalid} == {k + 1 for k in range(5, ROWS, 1000)}
-    assert {row["reason"] for row in invalid} == {"messages is a text that is not JSON"}
+    assert {row["reason"] for row in invalid} == {"messages is a string that is not JSON"}
 
 
 def test_Command_InvalidRowsAndDroppedTexts(daemon: Any, tmp_path: Path, capsys: Printed) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from loaderd import InvalidDocumentError
-from loaderd.chats import ChatRows
+from loaderd.chats import ChatRows, RowOptions
+from loaderd.chats._files import FileError
+from loaderd.chats._olmo_cache import OlmoCacheError
 from loaderd.chats._token_rows import token_documents
 
 
@@ -64,13 +67,90 @@ def test_token_documents_TRL() -> None:
     assert read(padded) == [([1, 2], [0, 1])]
 
 
+def olmo_cache(folder: Path, chats: Any, kind: Any = np.uint32, size: int = 1 << 20) -> Path:
+    """Writes chats as convert_hf_to_numpy_sft of open-instruct does, in parts of `size` tokens (there of 1 GiB)."""
+    (folder / "tokenizer").mkdir(parents=True)
+    for name in ("tokenizer/tokenizer.json", "dataset_statistics.json"):
+        (folder / name).write_text("{}")
+    tokens = np.array([token for ids, _ in chats for token in ids], kind)
+    losses = np.array([loss for _, some in chats for loss in some], np.bool_)
+    ends = np.cumsum([len(ids) for ids, _ in chats]).tolist()
+    for part, begin in enumerate(range(0, len(tokens), size)):
+        end = min(begin + size, len(tokens))
+        for name, values in (("token_ids", tokens), ("labels_mask", losses)):
+            file = np.memmap(folder / f"{name}_part_{part:04d}.npy", values.dtype, "w+", shape=(end - begin,))
+            file[:] = values[begin:end]
+            file.flush()
+        with gzip.open(folder / f"token_ids_part_{part:04d}.csv.gz", "wt") as file:
+            for first, last in zip([0, *ends], ends, strict=False):
+                if last > begin and first < end:
+                    file.write(f"{max(0, first - begin)},{min(end, last) - begin}\n")
+    return folder
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.uint16, np.uint32, np.uint64])
+def test_ChatRows_OlmoCore(kind: Any, tmp_path: Path) -> None:
+    whole = olmo_cache(tmp_path / "whole", CHATS, kind)
+    for path in (whole, whole / "token_ids_part_0000.npy"):
+        found = ChatRows([str(path)])
+        assert read(found) == CHATS
+        assert [read(found.skip(first)) for first in range(4)] == [CHATS[first:] for first in range(4)]
+    parts = olmo_cache(tmp_path / "parts", CHATS, kind, 5)  # the second chat is in two parts
+    assert read(ChatRows([str(parts)])) == [CHATS[0], ([5], [0]), ([6], [1]), CHATS[2]]
+    with pytest.raises(InvalidDocumentError, match="from 7 to 9, want 0 to 8"):
+        raise list(ChatRows([str(whole)], RowOptions(vocabulary=9)))[2]
+
+
+BOUNDS = "token_ids_part_0000.csv.gz"
+DAMAGED: list[tuple[str, bytes | None, str]] = [
+    (BOUNDS, None, "has no boundaries, token_ids_part_0000.csv.gz: `loaderd import"),
+    (BOUNDS, b"0,4\n4,6\n", "ends at token 6, but token_ids_part_0000.npy has 9 tokens"),
+    (BOUNDS, b"0,4\n5,9\n", ":2 is a document of the tokens 5 to 9: want one that starts at 4 and ends by 9"),
+    (BOUNDS, b"0,4\n4,10\n", "want one that starts at 4 and ends by 9"),
+    (BOUNDS, b"0,4\n4,4\n4,9\n", "want one that starts at 4"),
+    (BOUNDS, b"0,4\n4\n", ":2 is '4\\\\n', want start,end"),
+    (BOUNDS, b"start,end\n", "want start,end"),
+    (BOUNDS, b"\xff\n", "cannot be read"),
+    ("token_ids_part_0000.npy", b"\0" * 10, "has 10 bytes, but labels_mask_part_0000.npy has 9 tokens: want 1, 2, 4"),
+    ("token_ids_part_0000.npy", b"\0" * 27, "has 27 bytes"),
+    ("labels_mask_part_0000.npy", b"", "has 0 tokens"),
+    ("labels_mask_part_0000.npy", None, "another format|no files"),
+    ("_checkpoint.json", b"{}", "is unfinished"),
+]
+
+
+@pytest.mark.parametrize(("name", "data", "problem"), DAMAGED)
+def test_ChatRows_DamagedOlmoCore(name: str, data: bytes | None, problem: str, tmp_path: Path) -> None:
+    folder = olmo_cache(tmp_path / "cache", CHATS)
+    if data is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(gzip.compress(data) if name == BOUNDS else data)
+    path = folder if name.startswith("_") else folder / "token_ids_part_0000.npy"
+    with pytest.raises((FileError, OlmoCacheError), match=problem):
+        list(ChatRows([str(path)]))
+
+
+def test_ChatRows_OlmoCoreWithATruncatedFile(tmp_path: Path) -> None:
+    folder = olmo_cache(tmp_path / "cache", CHATS)
+    data = (folder / BOUNDS).read_bytes()
+    for size in range(len(data)):
+        (folder / BOUNDS).write_bytes(data[:size])
+        with pytest.raises((FileError, OlmoCacheError)):
+            list(ChatRows([str(folder)]))
+    (folder / BOUNDS).write_bytes(data)
+    (folder / "labels_mask_part_0000.npy").write_bytes(b"\0\1\2\0\0\0\0\0\0")
+    bad, *good = ChatRows([str(folder)])
+    assert "its labels_mask has values other than 0 and 1" in str(bad) and len(good) == 2
+
+
 @pytest.mark.parametrize(
     ("row", "problem"),
     [
         ({"input_ids": []}, "are empty"),
-        ({"input_ids": [[1]]}, "not a list of integers"),
-        ({"input_ids": [1.5]}, "not a list of integers"),
-        ({"input_ids": "abc"}, "not a list of integers"),
+        ({"input_ids": [[1]]}, "not an array of integers"),
+        ({"input_ids": [1.5]}, "not an array of integers"),
+        ({"input_ids": "abc"}, "not an array of integers"),
         ({"input_ids": [1, 9]}, "from 1 to 9, want 0 to 5"),
         ({"input_ids": [1, -1]}, "from -1 to 1"),
         ({"input_ids": [1, 2], "completion_mask": [1]}, "completion_mask has 1 values, its input_ids have 2"),

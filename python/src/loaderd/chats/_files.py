@@ -1,4 +1,7 @@
-"""Rows of JSON lines, JSON arrays, Parquet, Arrow IPC and packed NumPy files. The content determines the format."""
+"""Rows of JSON lines, JSON arrays, Parquet, Arrow IPC, packed NumPy files and parts of OLMo-core.
+
+The content determines the format, except for OLMo-core's parts, which the names of their files determine.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +9,14 @@ import codecs
 import json
 import pickle
 from collections.abc import Collection, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from loaderd.chats._olmo_cache import mask_of, read_part
 from loaderd.errors import LoaderdError
 from loaderd.producer import InvalidDocumentError
 
@@ -45,7 +50,9 @@ def read_rows(path: str, columns: Collection[str]) -> Rows:
     try:
         with open(path, "rb") as file:
             begin = file.read(8)
-        if begin.startswith(b"PAR1"):
+        if (mask := mask_of(Path(path))) is not None and not begin.startswith(_NPY):
+            yield from ((number, row, False) for number, row in enumerate(read_part(Path(path), mask)))
+        elif begin.startswith(b"PAR1"):
             yield from _typed(_parquet(path, columns))
         elif begin.startswith((b"ARROW1", _ARROW_STREAM)):
             yield from _typed(_arrow(path, columns, begin.startswith(b"ARROW1")))
@@ -98,8 +105,8 @@ def _json(path: str, stream: Any) -> Rows:
         return
     if not text.lstrip().startswith(b"{"):
         raise FileError(
-            f"{path} has another format: want JSON lines, Parquet, Arrow IPC, or packed .npy of Megatron-Bridge "
-            "(`loaderd import` reads raw token ids with label masks, such as those of OLMo-core)"
+            f"{path} has another format: want JSON lines, Parquet, Arrow IPC, packed .npy of Megatron-Bridge, or "
+            "token_ids*.npy of OLMo-core with its labels_mask*.npy (`loaderd import` reads other token ids)"
         )
     number, rest, more = 1, text, text
     while more:

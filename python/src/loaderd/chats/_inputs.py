@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from loaderd.chats._files import FileError, read_rows
+from loaderd.chats._olmo_cache import parts_of
 from loaderd.chats._rows import Document, RowOptions, documents_of
 from loaderd.producer import InvalidDocumentError
 
@@ -89,7 +90,9 @@ class ChatRows:
             except InvalidDocumentError as error:
                 yield error
                 continue
-            yield from found
+            for document in found:
+                self.place.file, self.place.row = path, number
+                yield document
 
     def _hub_rows(self, path: str) -> Iterator[tuple[int, Any, bool]]:
         if importlib.util.find_spec("datasets") is None:
@@ -117,6 +120,8 @@ def _in_folder(folder: Path, split: str) -> Sequence[Path]:
         if state.get("_indices_files"):
             raise FileError(f"{folder} is a selection of rows: save it with flatten_indices()")
         return [folder / file["filename"] for file in state["_data_files"]]
+    if parts := parts_of(folder):
+        return parts
     found = [
         path
         for path in sorted(folder.rglob("*"))

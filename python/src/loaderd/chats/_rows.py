@@ -28,7 +28,7 @@ SHAREGPT = {
 COLUMNS = (
     *("messages", "conversations", "prompt", "completion", "instruction", "input", "output", "system", "history"),
     *("tools", "chat_template_kwargs", "weight", "input_ids", "labels", "attention_mask", "completion_mask"),
-    *("assistant_masks", "loss_mask", "seq_start_id", "seq_lengths"),
+    *("assistant_masks", "labels_mask", "loss_mask", "seq_start_id", "seq_lengths"),
 )
 """The columns that are read."""
 
@@ -70,7 +70,7 @@ def documents_of(row: object, options: RowOptions) -> list[Document]:
         InvalidDocumentError: If the row is invalid; the message states the reason.
     """
     if not isinstance(row, Mapping):
-        raise InvalidDocumentError(f"it is a {type(row).__name__}, want an object with columns")
+        raise InvalidDocumentError(f"it is {json_type(row)}, want an object with columns")
     given = {key: value for key, value in row.items() if value is not None}
     for name, other in options.rename.items():
         if other in given:
@@ -145,7 +145,7 @@ def _checked(messages: Sequence[Any], options: RowOptions) -> dict[int, dict[str
     found = {}
     for k, message in enumerate(messages):
         if not isinstance(message, Mapping):
-            raise InvalidDocumentError(f"message {k} is a {type(message).__name__}, want an object")
+            raise InvalidDocumentError(f"message {k} is {json_type(message)}, want an object")
         if (made := _message(k, message, options)) is not None:
             found[k] = made
     if not any(message.get("content") or message.get("tool_calls") for message in found.values()):
@@ -164,11 +164,12 @@ def _message(k: int, message: Row, options: RowOptions) -> dict[str, Any] | None
     content = made.get("content")
     if isinstance(content, (list, tuple)):
         for part in content:
-            kind = part.get("type", "text") if isinstance(part, Mapping) else type(part).__name__
-            if kind != "text" or not isinstance(part.get("text"), str):
+            if not isinstance(part, Mapping):
+                raise InvalidDocumentError(f"message {k} has {json_type(part)} as a part, want an object")
+            if (kind := part.get("type", "text")) != "text" or not isinstance(part.get("text"), str):
                 raise InvalidDocumentError(f"message {k} has a part of the type {kind}, want text")
     elif content is not None and not isinstance(content, str):
-        raise InvalidDocumentError(f"message {k} has a {type(content).__name__} as content, want text")
+        raise InvalidDocumentError(f"message {k} has {json_type(content)} as content, want a string")
     if options.reasoning == "drop":
         for key in REASONING:
             made.pop(key, None)
@@ -224,11 +225,11 @@ def _alpaca(given: Row) -> list[Any]:
         messages.append({"role": "system", "content": system})
     for turn in _list("history", given.get("history") or []):
         if not isinstance(turn, (list, tuple)) or len(turn) != 2:
-            raise InvalidDocumentError("its history is not a list of pairs")
+            raise InvalidDocumentError("its history is not an array of pairs")
         messages += [{"role": "user", "content": turn[0]}, {"role": "assistant", "content": turn[1]}]
     question = [given[name] for name in ("instruction", "input") if given.get(name)]
     if not all(isinstance(text, str) for text in question):
-        raise InvalidDocumentError("its instruction or input is not text")
+        raise InvalidDocumentError("its instruction or input is not a string")
     return [
         *messages,
         {"role": "user", "content": "\n".join(question)},
@@ -243,7 +244,7 @@ def _side(what: str, value: object, role: str) -> list[Any]:
 def _list(what: str, value: object) -> list[Any]:
     found = _json(what, value)
     if not isinstance(found, (list, tuple)):
-        raise InvalidDocumentError(f"{what} is a {type(value).__name__}, want a list")
+        raise InvalidDocumentError(f"{what} is {json_type(value)}, want an array")
     return list(found)
 
 
@@ -254,7 +255,16 @@ def _json(what: str, value: object) -> Any:
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        raise InvalidDocumentError(f"{what} is a text that is not JSON") from None
+        raise InvalidDocumentError(f"{what} is a string that is not JSON") from None
+
+
+def json_type(value: object) -> str:
+    """Returns the type of a value of JSON with its article, and that of any other value by its name in Python."""
+    if value is None:
+        return "null"
+    kinds = ((bool, "a boolean"), (str, "a string"), ((int, float), "a number"), ((list, tuple), "an array"))
+    found = next((name for kind, name in kinds if isinstance(value, kind)), None)
+    return found or ("an object" if isinstance(value, Mapping) else f"a value of the type {type(value).__name__}")
 
 
 def _present(value: Any) -> Any:

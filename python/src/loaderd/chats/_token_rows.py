@@ -1,4 +1,4 @@
-"""Documents of rows of token ids: columns of TRL, and packed rows of TRL and Megatron-Bridge.
+"""Documents of rows of token ids: columns of TRL, packed rows of TRL and Megatron-Bridge, documents of OLMo-core.
 
 Pure.
 """
@@ -13,15 +13,16 @@ import numpy as np
 
 from loaderd.producer import InvalidDocumentError
 
-_MASKS = ("completion_mask", "assistant_masks")
+_MASKS = ("completion_mask", "assistant_masks", "labels_mask")
 _IGNORED = -100
 
 
 def token_documents(row: Mapping[str, Any], vocabulary: int | None) -> list[dict[str, Any]]:
     """Returns the documents of a row with `input_ids`.
 
-    A token has a loss if all of `completion_mask`, `assistant_masks`, `loss_mask` and `labels` (other than -100) of the
-    row give it one. Rows with `seq_start_id` are those of Megatron-Bridge, whose `loss_mask` belongs to the next token.
+    A token has a loss if all of `completion_mask`, `assistant_masks`, `labels_mask`, `loss_mask` and `labels` (other
+    than -100) of the row give it one. Rows with `seq_start_id` are those of Megatron-Bridge, whose `loss_mask` belongs
+    to the next token.
 
     Args:
         row: `input_ids`, optionally with masks, `attention_mask`, and the documents' starts (`seq_start_id`) or lengths
@@ -92,7 +93,7 @@ def _column(row: Mapping[str, Any], name: str, tokens: int | None) -> np.ndarray
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidDocumentError(f"its {name}: {error}") from None
     if values.ndim != 1 or (values.size and values.dtype.kind not in "iub"):
-        raise InvalidDocumentError(f"its {name} is not a list of integers")
+        raise InvalidDocumentError(f"its {name} is not an array of integers")
     if tokens is not None and len(values) != tokens:
         raise InvalidDocumentError(f"its {name} has {len(values):,} values, its input_ids have {tokens:,}")
     if values.size and values.dtype.kind == "u" and values.max() > np.iinfo(np.int64).max:
