@@ -12,14 +12,15 @@ import argparse
 import json
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from loaderd import TLS
-from loaderd.chats._inputs import ChatRows
+from loaderd.chats._inputs import ChatRows, Place
 from loaderd.chats._rows import RowOptions
+from loaderd.chats._token_batches import TokenizedRows
 from loaderd.errors import LoaderdError
 from loaderd.fingerprint import fingerprint
 from loaderd.producer import Chat, InvalidDocumentError, publish
@@ -30,13 +31,21 @@ from loaderd.producer._stream_readers import UNDECODABLE
 
 EXAMPLES = 3
 """Examples of each kind of problem that are printed."""
+_OPTIONS = {
+    "token=, the content of": "--token-file, a file with the content of",
+    "(template=)": "(--template)",
+    'turns="last"': "--turns last",
+    "Chat(tokenizer, as_tokens=True)": "--as-tokens",
+}
+"""Arguments of Python that errors name, and the options of the command in their place."""
 
 
 @dataclass
 class Report:
     """Invalid rows and dropped texts."""
 
-    rows: ChatRows
+    place: Place
+    """Where the current document is."""
     skip_invalid: bool
     dropped: str
     invalid_to: Path | None
@@ -57,7 +66,7 @@ class Report:
         self.chats += 1
         for text in found:
             self.kinds[text.kind] += 1
-            self._example(f"dropped {text.kind}", f"{self.rows.place}: {text}")
+            self._example(f"dropped {text.kind}", f"{self.place}: {text}")
 
     def on_reject(self, error: InvalidDocumentError) -> None:
         """Reports an invalid row.
@@ -65,7 +74,7 @@ class Report:
         Raises:
             InvalidDocumentError: If invalid rows are not skipped.
         """
-        place, reason = self.rows.place, str(error)
+        place, reason = self.place, _with_options(error)
         if not self.skip_invalid:
             raise InvalidDocumentError(f"{place}: {reason} (--skip-invalid skips and counts such rows)") from error
         self.invalid += 1
@@ -105,8 +114,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(args)
     except (LoaderdError, ValueError, OSError, ImportError) as error:
         notes = "".join(f"\n  {note}" for note in getattr(error, "__notes__", ()))
-        print(f"error: {error}{notes}", file=sys.stderr)
+        print(f"error: {_with_options(error)}{notes}", file=sys.stderr)
         return 1
+
+
+def _with_options(error: Exception) -> str:
+    text = str(error)
+    for argument, option in _OPTIONS.items():
+        text = text.replace(argument, option)
+    return text
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -122,13 +138,15 @@ def _run(args: argparse.Namespace) -> int:
         vocabulary=len(tokenizer),
     )
     rows = ChatRows(args.files, options, args.split, args.config)
-    report = Report(rows, args.skip_invalid, args.dropped, args.invalid_to)
+    report = Report(rows.place, args.skip_invalid, args.dropped, args.invalid_to)
     chat = _chat(args, tokenizer, report)
+    documents = rows if chat is None or not chat.as_tokens else TokenizedRows(rows, chat)
     if args.dry_run:
-        return _dry_run(rows, Encoder(args.source, fingerprint=fingerprint(tokenizer), chat=chat), report, args.show)
+        encoder = Encoder(args.source, fingerprint=fingerprint(tokenizer), chat=chat)
+        return _dry_run(documents, encoder, report, args.show)
     try:
         done = publish(
-            rows,
+            documents,
             args.daemon,
             source=args.source,
             name=args.name or args.source,
@@ -179,7 +197,7 @@ def _chat(args: argparse.Namespace, tokenizer: Any, report: Report) -> Chat | No
     )
 
 
-def _dry_run(rows: ChatRows, encoder: Encoder, report: Report, show: int) -> int:
+def _dry_run(rows: Iterable[Any], encoder: Encoder, report: Report, show: int) -> int:
     """Reads and renders all rows, and prints the first documents."""
     count = size = 0
     try:
@@ -193,7 +211,7 @@ def _dry_run(rows: ChatRows, encoder: Encoder, report: Report, show: int) -> int
                 continue
             count, size = count + 1, size + len(message.payload)
             if count <= show:
-                print(f"{rows.place}: {message.payload.decode('utf-8', 'replace')}")
+                print(f"{report.place}: {message.payload.decode('utf-8', 'replace')}")
     finally:
         report.print()
     print(f"{count:,} documents, {size:,} bytes; {report.invalid:,} rows are invalid")

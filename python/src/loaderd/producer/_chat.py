@@ -5,30 +5,42 @@ A document has parts with and without a loss.
 
 from __future__ import annotations
 
-import copy
 import inspect
 import itertools
 import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import cached_property, lru_cache
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
+from loaderd.producer._chat_template import chat_template
+from loaderd.producer._chat_tokens import ChatTokenizer, Offsets
 from loaderd.producer._chat_turns import written
-from loaderd.producer._dataset import encoder_of
 from loaderd.producer._dropped import OnDropped, dropped
 from loaderd.producer._errors import InvalidDocumentError
-from loaderd.producer._loss import Part
+from loaderd.producer._loss import Part, runs_of_mask
 from loaderd.producer._source import fingerprint_of
 from loaderd.producer._text_split import Tokenized, split
 from loaderd.producer._token_borders import token_borders
 
-_MARK = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
-_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _OWN = frozenset(("documents", "kwargs"))
 """Parameters of apply_chat_template that a chat may set in addition to the template's own arguments."""
+
+
+@dataclass(frozen=True, slots=True)
+class RenderedChat:
+    """A chat as text."""
+
+    text: str
+    spans: Sequence[tuple[int, int]]
+    """The characters [begin, end) that have a loss."""
+    marked: bool
+    """Whether the template marks them."""
+    parts: list[Part] | None
+    """Parts whose tokens are those of the text; None if that is unknown without tokenizing it."""
 
 
 class Chat:
@@ -121,7 +133,7 @@ class Chat:
                 "end_loss requires parts: with as_tokens, the end-of-document token has the loss of the last token"
             )
         self.tokenizer = tokenizer
-        self._exact = _with_exact_offsets(tokenizer)
+        self._tokens = ChatTokenizer(tokenizer)
         self._borders = token_borders(tokenizer)
         self._names = dict(tokenizer.special_tokens_map)
         self._on_dropped = on_dropped
@@ -135,15 +147,6 @@ class Chat:
             raise ValueError(f"{sorted(wrong)} are not arguments of a template")
         added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
         self._added = tuple(token.content for token in added)
-        # Prefix for encoding parts that do not begin a text.
-        self._before = next(
-            (
-                (t.content, i)
-                for i, t in tokenizer.added_tokens_decoder.items()
-                if t.special and not (t.lstrip or t.rstrip or t.single_word)
-            ),
-            None,
-        )
         written_by = template or tokenizer.chat_template
         named = written_by if isinstance(written_by, str) else "".join(written_by.values())
         special = [token.content for token in added if token.special]
@@ -190,6 +193,48 @@ class Chat:
         Raises:
             InvalidDocumentError: If the input is not a chat, the template fails, or no split of the text is correct.
         """
+        document = self.document(messages, tools, arguments, loss_from)
+        if "parts" in document:
+            return document
+        runs = document["loss_runs"]
+        loss: list[bool] = np.repeat(np.arange(len(runs)) % 2 == 0, runs).tolist()
+        return {"ids": document["ids"].tolist(), "loss": loss}
+
+    def document(
+        self, messages: object, tools: object, arguments: Mapping[str, Any] | None, loss_from: int
+    ) -> dict[str, Any]:
+        """Returns the document of a chat in the form that is fastest to publish.
+
+        Returns:
+            {"parts"}, or with `as_tokens` {"ids", "loss_runs"}.
+
+        Raises:
+            InvalidDocumentError: As when the object is called.
+        """
+        rendered = self.render(messages, tools, arguments, loss_from)
+        if self.as_tokens:
+            [found] = self.tokens([rendered])
+            if isinstance(found, InvalidDocumentError):
+                raise found
+            return found
+        if rendered.parts is not None:
+            return {"parts": self._with_end(rendered.parts)}
+        try:
+            [tokens] = self._tokens.offsets([rendered.text])
+            return {"parts": self._with_end(split(self._tokenized(rendered, *tokens), self._tokens.part))}
+        except InvalidDocumentError:
+            raise
+        except Exception as error:
+            raise _failed(error) from error
+
+    def render(
+        self, messages: object, tools: object, arguments: Mapping[str, Any] | None, loss_from: int
+    ) -> RenderedChat:
+        """Returns a chat as text.
+
+        Raises:
+            InvalidDocumentError: If the input is not a chat, or the template fails.
+        """
         chat = self._checked(messages, arguments)
         try:
             tools = json.loads(tools) if isinstance(tools, str) else tools
@@ -201,27 +246,42 @@ class Chat:
             if self._on_dropped is not None and (found := dropped(text, chat, tools)):
                 self._on_dropped(found)
             text.encode()  # raises an error for unpaired surrogates
-            if self._borders is not None:
-                parts = self._borders.cut(text, _last_span(spans) if marked and self._turns == "last" else spans)
-                if parts is not None:
-                    return self._ids(parts) if self.as_tokens else {"parts": self._with_end(parts)}
-            whole = self._tokenized(text, spans, marked)
         except InvalidDocumentError:
             raise
         except Exception as error:  # templates may raise any exception
-            raise InvalidDocumentError(f"cannot render the chat template: {type(error).__name__}: {error}") from error
-        if self.as_tokens:
-            return {"ids": whole.ids, "loss": whole.loss}
-        return {"parts": self._with_end(split(whole, self._encode))}
+            raise _failed(error) from error
+        parts = None
+        if self._borders is not None:
+            parts = self._borders.cut(text, _last_span(spans) if marked and self._turns == "last" else spans)
+        return RenderedChat(text, spans, marked, parts)
 
-    def _ids(self, parts: list[Part]) -> dict[str, Any]:
-        """Returns the token ids of parts that tokenize to the same ids as the text."""
-        backend = self._exact.backend_tokenizer
-        plain = backend.truncation is None and backend.padding is None  # faster, and without offsets
-        found = list(encoder_of(backend if plain else self._exact)([part["text"] for part in parts]))
-        lengths = [len(ids) for ids in found]
-        loss: list[bool] = np.repeat([part["loss"] for part in parts], lengths).tolist()
-        return {"ids": list(itertools.chain.from_iterable(found)), "loss": loss}
+    def tokens(self, chats: Sequence[RenderedChat]) -> list[dict[str, Any] | InvalidDocumentError]:
+        """Returns the tokens of chats, which are tokenized together.
+
+        Returns:
+            {"ids", "loss_runs"}: int32 [tokens], and lengths of runs of tokens with and without a loss, starting with a
+            loss. The error of a chat that the tokenizer rejects.
+        """
+        try:
+            return self._documents(chats)
+        except Exception as error:  # tokenizers raise exceptions without a type
+            if len(chats) == 1:
+                return [_failed(error)]
+            return [self.tokens([chat])[0] for chat in chats]
+
+    def _documents(self, chats: Sequence[RenderedChat]) -> list[dict[str, Any] | InvalidDocumentError]:
+        cut = iter(self._tokens.ids([part["text"] for chat in chats for part in chat.parts or ()]))
+        whole = iter(self._tokens.offsets([chat.text for chat in chats if chat.parts is None]))
+        found: list[dict[str, Any] | InvalidDocumentError] = []
+        for chat in chats:
+            if chat.parts is None:
+                tokens = self._tokenized(chat, *next(whole))
+                ids, runs = tokens.ids, runs_of_mask(np.asarray(tokens.loss, bool))
+            else:
+                each = list(itertools.islice(cut, len(chat.parts)))
+                ids, runs = list(itertools.chain.from_iterable(each)), _runs(chat.parts, each)
+            found.append({"ids": np.array(ids, np.int32), "loss_runs": runs})
+        return found
 
     def _with_end(self, parts: list[Part]) -> list[Part]:
         if self._end_loss not in (None, parts[-1]["loss"]):
@@ -251,70 +311,43 @@ class Chat:
         self, messages: list[dict[str, Any]], tools: Any, arguments: Mapping[str, Any], learnt: Collection[int]
     ) -> tuple[str, Sequence[tuple[int, int]], bool]:
         """Returns the text of a chat, its characters that have a loss, and whether the template marks them."""
-        template = self._exact.get_chat_template(self.template, tools)
-        names = {**self._names, **arguments, "chat_template": template, "tools": tools}
-        if not _marked(template):
-
-            def render(some: Sequence[Mapping[str, Any]], prompt: bool) -> str:
-                return str(_render(some, add_generation_prompt=prompt, **names)[0][0])
-
+        template = chat_template(self.tokenizer.get_chat_template(self.template, tools))
+        prepared = template.prepare(messages, tools, {**self._names, **arguments})
+        if not template.marks:
             turns = [k for k, message in enumerate(messages) if message["role"] in self._roles]
             turns = [k for k in (turns[-1:] if self._turns == "last" else turns) if k in learnt]
-            return *written(render, messages, turns, self._added), False
+            return *written(prepared.text, prepared.messages, turns, self._added), False
         # The mask of transformers is wrong where the first answer is empty, or ends with the chat's first token.
-        texts, marks = _render(messages, return_assistant_tokens_mask=True, **names)
-        return texts[0], _of_learnt(marks[0], messages, learnt), True
+        text, marks = prepared.marked()
+        return text, _of_learnt(marks, messages, learnt), True
 
-    def _tokenized(self, text: str, spans: Sequence[tuple[int, int]], marked: bool) -> Tokenized:
-        out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
-        offsets = out["offset_mapping"]
+    def _tokenized(self, chat: RenderedChat, ids: Sequence[int], offsets: Offsets) -> Tokenized:
         begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
         loss = np.zeros(len(offsets), bool)
-        for begin, end in spans:
+        for begin, end in chat.spans:
             loss |= (begins < end) & (begin < ends) & (begin < end)  # an empty answer has no token
         mask: list[bool] = loss.tolist()
-        if marked and self._turns == "last":
+        if chat.marked and self._turns == "last":
+            spans = chat.spans
             mask = _last_run(mask) if spans and spans[-1][0] < spans[-1][1] else [False] * len(mask)
-        return Tokenized(text, out["input_ids"], offsets, mask)
-
-    def _encode(self, text: str, first: bool) -> list[int]:
-        """Returns the ids of a part in a run: what the tokenizer prepends to a text is only in the first part."""
-        if not text:
-            return []
-        if not first and self._before is not None:
-            content, number = self._before
-            ids = list(self._exact(content + text, add_special_tokens=False, verbose=False)["input_ids"])
-            if ids[0] == number:
-                return ids[1:]
-        return list(self._exact(text, add_special_tokens=False, verbose=False)["input_ids"])
+        return Tokenized(chat.text, ids, offsets, mask)
 
 
-def _with_exact_offsets(tokenizer: Any) -> Any:
-    """Returns the tokenizer, or a copy whose offsets have all characters of a token.
-
-    With offsets that exclude white space at the ends of tokens, transformers finds no token where a mark begins or ends
-    with white space. It then gives the rest of the chat no loss, or all of it.
-    """
-    processor = tokenizer.backend_tokenizer.post_processor
-    if processor is None or b'"trim_offsets":true' not in bytes(processor.__getstate__()):
-        return tokenizer
-    exact = copy.deepcopy(tokenizer)
-    exact.backend_tokenizer.post_processor = None  # it also adds special tokens, which chats do not use
-    return exact
+def _failed(error: Exception) -> InvalidDocumentError:
+    made = InvalidDocumentError(f"cannot render the chat template: {type(error).__name__}: {error}")
+    made.__cause__ = error
+    return made
 
 
-@lru_cache(maxsize=8)
-def _marked(template: str) -> bool:
-    return _MARK.search(_COMMENT.sub("", template)) is not None
-
-
-def _render(messages: Sequence[Mapping[str, Any]], **names: Any) -> tuple[list[str], list[list[tuple[int, int]]]]:
-    """Renders messages as apply_chat_template does, which omits keys without a value."""
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    given = [{key: value for key, value in message.items() if value is not None} for message in messages]
-    found: tuple[list[str], list[list[tuple[int, int]]]] = render_jinja_template([given], **names)  # type: ignore[assignment]
-    return found
+def _runs(parts: Sequence[Part], ids: Sequence[Sequence[int]]) -> list[int]:
+    """Returns the lengths of runs of tokens with and without a loss, starting with a loss: only the first may be 0."""
+    runs, loss = [0], True
+    for part, some in zip(parts, ids, strict=True):
+        if some and part["loss"] != loss:
+            runs.append(0)
+            loss = not loss
+        runs[-1] += len(some)
+    return runs
 
 
 def _learnt(messages: Sequence[Mapping[str, Any]], loss_from: int) -> Collection[int]:

@@ -250,10 +250,12 @@ class Encoder:
                 raise InvalidDocumentError(
                     "messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)"
                 )
-            given = self.chat(
+            given = self.chat.document(
                 given["messages"], given.get("tools"), given.get("chat_template_kwargs"), given.get("loss_from", 0)
             )
-            fingerprint = self.chat.fingerprint if "ids" in given else None
+            if "parts" in given:  # valid, and of encodable texts
+                return _json({"parts": given["parts"]}, meta)
+            fingerprint = self.chat.fingerprint
         if "ids" in given:
             payload, headers = self._tokens(given["ids"], given.get("loss"), given.get("loss_runs"), fingerprint)
             if meta is not None:
