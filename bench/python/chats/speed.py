@@ -1,5 +1,7 @@
-"""Prints how many conversations per second of processor time become messages, read from JSON lines, and how many
-transformers renders, tokenizes and masks, as JSON. The parameter is the number of conversations.
+"""Prints how many conversations per second of processor time become messages, read from JSON lines, as JSON.
+
+Baselines of the same run: what transformers renders, tokenizes and masks; jinja2 alone (`template`); and jinja2 and the
+tokenizer alone, which gets 64 rendered conversations per call (`limit`). The parameter is the number of conversations.
 
     $(make -s environment)/bin/python bench/python/chats/speed.py 2000
 """
@@ -20,10 +22,13 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 PYTHON = Path(__file__).resolve().parents[3] / "python"
 sys.path[:0] = [str(PYTHON / "src"), str(PYTHON / "tests")]
 
+from transformers.utils.chat_template_utils import _compile_jinja_template  # noqa: E402
+
 from chat_tokenizers import reference, with_template  # noqa: E402
 from chats import chat  # noqa: E402
 from loaderd import Chat  # noqa: E402
 from loaderd.chats import ChatRows  # noqa: E402
+from loaderd.chats._token_batches import TokenizedRows  # noqa: E402
 from loaderd.producer._message import Encoder  # noqa: E402
 
 TEMPLATES = (("llama3", "llama3_training"), ("qwen3", "qwen2_5_training"))
@@ -43,29 +48,40 @@ def per_second(work: Callable[[], object], count: int) -> float:
     return count / (time.process_time() - began)
 
 
+def speeds(tokenizer: Any, chats: list[Any], path: str) -> dict[str, float]:
+    """Returns chats per second: medians of the rounds."""
+    texts, ids = Chat(tokenizer), Chat(tokenizer, as_tokens=True)
+    rows, names, encode = ChatRows([path]), tokenizer.special_tokens_map, tokenizer.backend_tokenizer.encode_batch_fast
+    compiled = _compile_jinja_template(tokenizer.chat_template)
+    as_texts, as_tokens = Encoder("chats", chat=texts), Encoder("chats", fingerprint=ids.fingerprint)
+
+    def rendered() -> list[str]:
+        return [compiled.render(messages=some, **names) for some in chats]
+
+    def limit() -> list[Any]:
+        whole = rendered()
+        return [encode(whole[k : k + 64], add_special_tokens=False) for k in range(0, len(whole), 64)]
+
+    works: dict[str, Callable[[], object]] = {
+        "texts": lambda: [as_texts.encode(row, k) for k, row in enumerate(rows)],
+        "tokens": lambda: [as_tokens.encode(row, k) for k, row in enumerate(TokenizedRows(rows, ids))],
+        "transformers": lambda: [reference(tokenizer, some) for some in chats],
+        "template": rendered,
+        "limit": limit,
+    }
+    rounds = [[per_second(work, len(chats)) for work in works.values()] for _ in range(ROUNDS)]
+    return {name: sorted(column)[ROUNDS // 2] for name, column in zip(works, zip(*rounds, strict=True), strict=True)}
+
+
 def main() -> None:
-    count = int(sys.argv[1])
-    chats = conversations(count)
+    chats = conversations(int(sys.argv[1]))
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "chats.jsonl")
         path.write_text("".join(json.dumps({"messages": some}) + "\n" for some in chats), encoding="utf-8")
-        results = []
-        for name, template in TEMPLATES:
-            tokenizer = with_template(name, template)
-
-            as_texts, as_tokens = (Encoder("chats", chat=Chat(tokenizer, as_tokens=some)) for some in (False, True))
-            as_tokens.encode({"messages": chats[0]}, 0)  # computes the fingerprint
-
-            def read(encoder: Encoder) -> float:
-                rows = enumerate(ChatRows([str(path)]))
-                return per_second(lambda: [encoder.encode(row, k) for k, row in rows], count)
-
-            def render() -> float:
-                return per_second(lambda: [reference(tokenizer, some) for some in chats], count)  # noqa: B023
-
-            rounds = [(read(as_texts), read(as_tokens), render()) for _ in range(ROUNDS)]
-            texts, tokens, baseline = (sorted(column)[ROUNDS // 2] for column in zip(*rounds, strict=True))
-            results.append({"template": template, "texts": texts, "tokens": tokens, "transformers": baseline})
+        results = [
+            {"template": template, **speeds(with_template(name, template), chats, str(path))}
+            for name, template in TEMPLATES
+        ]
     print(json.dumps(results))
 
 
