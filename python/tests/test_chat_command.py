@@ -187,7 +187,9 @@ def test_Command_KilledAndRepeatedPublishesEachRowOnce(daemon: Any, tmp_path: Pa
     assert {row["reason"] for row in invalid} == {"messages is a string that is not JSON"}
 
 
-def test_Command_InvalidRowsAndDroppedTexts(daemon: Any, tmp_path: Path, capsys: Printed) -> None:
+def test_Command_InvalidRowsAndDroppedTexts(
+    daemon: Any, tmp_path: Path, capsys: Printed, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fails = "{% if messages[0].content == 'x' %}{{ raise_exception('no x') }}{% endif %}"
     folder = saved(small(fails + PLAIN), tmp_path / "tokenizer")
     d = daemon({**SMALL, "tokenizer.name": folder / "tokenizer.json", "tokenizer.end": 0})
@@ -212,6 +214,22 @@ def test_Command_InvalidRowsAndDroppedTexts(daemon: Any, tmp_path: Path, capsys:
     ):
         assert run(*wrong, *same[1:]) == 1
         assert problem in capsys.readouterr().err
+    other = write(tmp_path / "token.jsonl", [{"messages": chat("g", "h")}])
+    monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path))
+    by_token = (other, *same[1:-1], f"nats://{d.nats}", "--name", "by token")
+    assert run(*by_token) == 1
+    assert "requires --token-file, a file with the content of producer.token" in capsys.readouterr().err
+    assert run(*by_token, "--token-file", d.folder / "data" / "producer.token") == 0
+
+
+def test_Command_ErrorsNameItsOptions(tmp_path: Path, capsys: Printed) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"messages": THOUGHT}])
+    same = (path, "--source", "x", "--dry-run", "--tokenizer")
+    assert run(*same, saved(with_template("qwen3", "qwen3"), tmp_path / "qwen3")) == 1
+    printed = capsys.readouterr().err
+    assert "marks (--template), or --turns last" in printed and "turns=" not in printed
+    assert run(*same, saved(with_template("llama2", "phi3_training"), tmp_path / "llama2")) == 1
+    assert "Publish such chats as tokens: --as-tokens" in capsys.readouterr().err
 
 
 def test_dropped_FindsEveryKind() -> None:

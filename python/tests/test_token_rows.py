@@ -25,7 +25,7 @@ def packed(chats: list[tuple[list[int], list[int]]]) -> dict[str, list[int]]:
     for ids, loss in chats:
         row["seq_start_id"].append(len(row["input_ids"]))
         row["input_ids"] += ids
-        row["loss_mask"] += [*loss[1:], 0]  # aligned to the labels
+        row["loss_mask"] += [*map(bool, loss[1:]), False]  # aligned to the labels
     return row
 
 
@@ -40,9 +40,11 @@ def test_token_documents_MegatronBridge(tmp_path: Path) -> None:
     rows = [packed(CHATS), packed(CHATS[1:])]
     np.save(tmp_path / "packed.npy", rows, allow_pickle=True)  # type: ignore[arg-type]
     np.save(tmp_path / "arrays.npy", np.array([{k: np.array(v) for k, v in row.items()} for row in rows], object))
-    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "packed.idx.parquet")
+    (tmp_path / "shards").mkdir()
+    for path in ("packed.idx.parquet", "shards/shard_0.idx.pq"):
+        pq.write_table(pa.Table.from_pylist(rows), tmp_path / path, row_group_size=500)
     (tmp_path / "packed.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("packed.npy", "arrays.npy", "packed.idx.parquet", "packed.jsonl"):
+    for name in ("packed.npy", "arrays.npy", "packed.idx.parquet", "shards", "packed.jsonl"):
         found = ChatRows([str(tmp_path / name)])
         assert read(found) == CHATS + CHATS[1:]
         for first in range(6):

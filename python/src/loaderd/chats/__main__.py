@@ -2,8 +2,8 @@
 
 A row has `messages` (OpenAI), `conversations` (ShareGPT), `prompt` and `completion`, `instruction` and `output`
 (Alpaca), or `input_ids` with masks (TRL, Megatron-Bridge). Files are JSON lines, JSON arrays (also .gz, .zst), Parquet,
-Arrow IPC and packed .npy; folders may be saved by datasets' save_to_disk. The same command resumes after an
-interruption, and publishes each row once.
+Arrow IPC, packed .npy, and token_ids*.npy of OLMo-core with their masks and boundaries; folders may be saved by
+datasets' save_to_disk. The same command resumes after an interruption, and publishes each row once.
 """
 
 from __future__ import annotations

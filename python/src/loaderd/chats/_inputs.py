@@ -17,7 +17,7 @@ from loaderd.chats._rows import Document, RowOptions, documents_of
 from loaderd.producer import InvalidDocumentError
 
 HUB = "hf://datasets/"
-_EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet", ".arrow", ".npy")
+_EXTENSIONS = (".json", ".jsonl", ".ndjson", ".parquet", ".pq", ".arrow", ".npy")
 _COMPRESSED = (".gz", ".zst", ".bz2")
 
 
