@@ -42,7 +42,7 @@ TEMPLATES = {
 FAILING = ("changes a message", "sandbox")
 """Templates that the sandbox rejects."""
 RICH: list[dict[str, Any]] = [
-    {"role": "user", "content": np.str_("a"), "n": np.int64(3), "weight": None},
+    {"role": "user", "content": np.str_("a"), "n": np.int64(3), "weight": None, np.str_("key"): "v"},
     {"role": "assistant", "content": "b", "thinking": "c", "of": ("x", {1: np.bool_(False)}), "object": object},
 ]
 ARGUMENTS: list[dict[str, Any]] = [
@@ -101,7 +101,7 @@ def test_ChatTemplate_EqualsTransformers(name: str) -> None:
 def test_ChatTemplate_OtherVersionsOfTransformers(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is that of apply_chat_template, also if this package prepares chats in another way."""
     if change == "other texts":
-        wrong = {"_plain_template_data": lambda value: value[1:] if isinstance(value, list) else value}
+        wrong = {"_alias_reasoning_fields": lambda messages: messages[1:]}
         monkeypatch.setattr(
             _chat_template, "_library", lambda: SimpleNamespace(**{**vars(chat_template_utils), **wrong})
         )

@@ -102,8 +102,8 @@ class ChatTemplate:
         fast = _Direct(
             self._library,
             self._library._compile_jinja_template(self.source),
-            self._library._alias_reasoning_fields(plain(given)),
-            {"tools": plain(tools), "documents": None, **plain(names)},
+            self._library._alias_reasoning_fields(given if all(map(_has_strings, given)) else plain(given)),
+            {"tools": plain(tools), "documents": None, **(names if _has_strings(names) else plain(names))},
         )
         keys = (frozenset().union(*given), tools is None, frozenset(names))
         if keys not in self._equal:
@@ -113,6 +113,11 @@ class ChatTemplate:
                 return slow
             self._equal.add(keys)
         return fast
+
+
+def _has_strings(value: Mapping[Any, Any]) -> bool:
+    """Reports whether all keys and values are strings, and of no subclass, as transformers would convert them."""
+    return all(type(name) is str and type(inner) is str for name, inner in value.items())
 
 
 def _library() -> Any:
