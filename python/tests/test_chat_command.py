@@ -25,6 +25,8 @@ from loaderd.producer._dropped import dropped
 from published_tokenizers import published
 from test_chat import MARKED, PLAIN
 from test_chat_daemon import SMALL, read, with_end
+from test_token_rows import CHATS as TOKENIZED
+from test_token_rows import olmo_cache
 
 LLAMA_TOOLS = (
     "{{- bos_token }}{%- if tools %}<|start_header_id|>system<|end_header_id|>\n\n{{ tools | tojson(indent=4) }}"
@@ -114,8 +116,9 @@ def test_Command_PublishesWhatTransformersRenders(
 
     np.save(tmp_path / "d.npy", [{"input_ids": [5, 6, 7, 8], "loss_mask": [0, 0, 1, 0], "seq_start_id": [0, 2]}])  # type: ignore[arg-type]
     texts = write(tmp_path / "e.jsonl", [{"prompt": "2+2=", "completion": "4"}])
-    assert run(tmp_path / "d.npy", texts, *same, "--name", "d") == 0
+    assert run(tmp_path / "d.npy", olmo_cache(tmp_path / "olmo", TOKENIZED), texts, *same, "--name", "d") == 0
     want += [([5, 6], [False, False]), ([7, 8], [False, True])]
+    want += [(ids, list(map(bool, loss))) for ids, loss in TOKENIZED]
     want.append((tokenizer("2+2=4")["input_ids"], [False] * 4 + [True]))
     assert read(d) == {k + 1: with_end(*w, end) for k, w in enumerate(want) if any(w[1])}
 

@@ -18,7 +18,7 @@ import pytest
 from chats import CHATS, TOOLS, WEATHER, chat
 from loaderd import InvalidDocumentError
 from loaderd.chats import ChatRows, RowOptions
-from loaderd.chats._files import FileError
+from loaderd.chats._errors import FileError
 from loaderd.chats._rows import documents_of
 from scale import share
 

@@ -49,7 +49,7 @@ baseline. Compare ratios, because absolute figures depend on the machine.
 | Flight | pyarrow reads prebuilt steps | as many bytes over a raw socket |
 | wait for a step | eight ranks in lock step that compute for 10 ms, 2,000 steps | the same ranks with a raw socket |
 | publish | 300 MB of Go's library into an embedded server in a separate process, medians of five rounds | the same documents, prepared in memory |
-| chats | JSON lines of chats as messages, per second of processor time, medians of three | `apply_chat_template` with tokens and mask |
+| chats | JSON lines of chats as messages, per second of processor time, medians of three | `apply_chat_template` with tokens and mask; jinja2 and the tokenizer alone |
 | text to pyarrow | 40,000 documents from JetStream, cold daemon, medians of three | tokenizing the same text alone, loading included |
 | StepLoader | int64 tensors, with steps planned while they are read, and planned before | memory-mapped `DataLoader`, two workers |
 | memory, start | demo, end to end, daemon without documents | a Python process that imports pyarrow or torch |

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from loaderd.chats._errors import FileError
 from loaderd.chats._olmo_cache import mask_of, read_part
 from loaderd.errors import LoaderdError
 from loaderd.producer import InvalidDocumentError
@@ -29,12 +30,6 @@ _ARROW_STREAM = b"\xff\xff\xff\xff"
 
 Rows = Iterator[tuple[int, Any, bool]]
 """Number, row or its error, and whether the row is of columns with types."""
-
-
-class FileError(LoaderdError):
-    """A file cannot be read: it does not exist, is damaged, or has another format."""
-
-    reason = "BAD_FILE"
 
 
 def read_rows(path: str, columns: Collection[str]) -> Rows:

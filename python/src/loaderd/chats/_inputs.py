@@ -11,7 +11,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from loaderd.chats._files import FileError, read_rows
+from loaderd.chats._errors import FileError
+from loaderd.chats._files import read_rows
 from loaderd.chats._olmo_cache import parts_of
 from loaderd.chats._rows import Document, RowOptions, documents_of
 from loaderd.producer import InvalidDocumentError

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from loaderd.errors import LoaderdError
+from loaderd.chats._errors import FileError
 
 _IDS = "token_ids"
 _MASK = "labels_mask"
@@ -23,21 +23,15 @@ _UNFINISHED = "_checkpoint.json"
 _TYPES = {size: f"<u{size}" for size in (1, 2, 4, 8)}
 
 
-class OlmoCacheError(LoaderdError):
-    """A part of a cache of OLMo-core is incomplete or damaged."""
-
-    reason = "BAD_FILE"
-
-
 def parts_of(folder: Path) -> list[Path]:
     """Returns the parts of a cache; none if the folder is not one.
 
     Raises:
-        OlmoCacheError: If the cache is unfinished.
+        FileError: If the cache is unfinished.
     """
     parts = [path for path in sorted(folder.glob(f"{_IDS}*.npy")) if mask_of(path) is not None]
     if parts and (folder / _UNFINISHED).exists():
-        raise OlmoCacheError(f"{folder} is unfinished: it has {_UNFINISHED}; resume the conversion that writes it")
+        raise FileError(f"{folder} is unfinished: it has {_UNFINISHED}; resume the conversion that writes it")
     return parts
 
 
@@ -53,12 +47,12 @@ def read_part(path: Path, mask: Path) -> Iterator[dict[str, Any]]:
     """Yields the documents of a part as rows with `input_ids` and `labels_mask`; the files are not read as a whole.
 
     Raises:
-        OlmoCacheError: If the files do not fit together.
+        FileError: If the files do not fit together.
     """
     tokens, size = mask.stat().st_size, path.stat().st_size
     kind = _TYPES.get(size // tokens) if tokens and size % tokens == 0 else None
     if kind is None:
-        raise OlmoCacheError(
+        raise FileError(
             f"{path} has {size:,} bytes, but {mask.name} has {tokens:,} tokens: want 1, 2, 4 or 8 bytes for each"
         )
     ids, losses = np.memmap(path, kind, "r"), np.memmap(mask, np.uint8, "r")
@@ -70,7 +64,7 @@ def _bounds(path: Path, tokens: int) -> Iterator[tuple[int, int]]:
     """Yields the boundaries [start, end) of documents, which have all tokens of a part."""
     bounds, at = path.with_suffix(".csv.gz"), 0
     if not bounds.is_file():
-        raise OlmoCacheError(
+        raise FileError(
             f"{path} has no boundaries, {bounds.name}: `loaderd import --end-token` splits documents at a token"
         )
     with gzip.open(bounds, "rt", encoding="utf-8") as file:
@@ -78,13 +72,13 @@ def _bounds(path: Path, tokens: int) -> Iterator[tuple[int, int]]:
             try:
                 start, end = map(int, line.split(",")[:2])
             except ValueError:
-                raise OlmoCacheError(f"{bounds}:{number} is {line[:80]!r}, want start,end") from None
+                raise FileError(f"{bounds}:{number} is {line[:80]!r}, want start,end") from None
             if start != at or not start < end <= tokens:
-                raise OlmoCacheError(
+                raise FileError(
                     f"{bounds}:{number} is a document of the tokens {start:,} to {end:,}: want one that starts at "
                     f"{at:,} and ends by {tokens:,}"
                 )
             yield start, end
             at = end
     if at != tokens:
-        raise OlmoCacheError(f"{bounds} ends at token {at:,}, but {path.name} has {tokens:,} tokens")
+        raise FileError(f"{bounds} ends at token {at:,}, but {path.name} has {tokens:,} tokens")

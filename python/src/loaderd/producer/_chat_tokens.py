@@ -30,6 +30,8 @@ class ChatTokenizer:
 
     def ids(self, texts: list[str]) -> list[list[int]]:
         """Returns the ids of texts."""
+        if not texts:
+            return []
         backend = self._backend()
         if backend is None:
             found: list[list[int]] = self.exact(texts, add_special_tokens=False, verbose=False)["input_ids"]
@@ -39,6 +41,8 @@ class ChatTokenizer:
 
     def offsets(self, texts: list[str]) -> list[tuple[list[int], Offsets]]:
         """Returns the ids of texts, and the characters [begin, end) of each token."""
+        if not texts:
+            return []
         backend = self._backend()
         if backend is not None:
             return [(found.ids, found.offsets) for found in backend.encode_batch(texts, add_special_tokens=False)]
