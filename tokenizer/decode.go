@@ -6,6 +6,7 @@ import (
 
 	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/norm"
+	"loaderd/tokenizer/internal/sentencepiece"
 )
 
 // tokenDecoder decodes ids to text.
@@ -13,6 +14,7 @@ type tokenDecoder struct {
 	decoded  []string // id -> bytes
 	hasToken []bool   // id -> whether a token has this id
 	decoder  definition.Decoder
+	pieces   *sentencepiece.Model // of a SentencePiece model
 }
 
 func newTokenDecoder(d *definition.Definition) (m tokenDecoder) {
@@ -25,6 +27,13 @@ func newTokenDecoder(d *definition.Definition) (m tokenDecoder) {
 	}
 	m.decoded = make([]string, 0, len(d.TokensByID())+len(d.Added))
 	m.hasToken = make([]bool, 0, cap(m.decoded))
+	if d.SentencePiece != nil {
+		for id := range d.SentencePiece.Pieces {
+			set(int32(id), d.SentencePiece.Decoded(int32(id)))
+		}
+		m.pieces = d.SentencePiece
+		return m
+	}
 	if d.Characters == nil && d.WordPiece == nil {
 		texts := d.TokensByID()
 		for _, v := range d.Entries {
@@ -65,6 +74,9 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 	dst, err := m.DecodePart(dst, ids)
 	if err != nil || len(ids) == 0 {
 		return dst, err
+	}
+	if m.pieces != nil {
+		return append(dst[:n], dst[n+m.pieces.AddedSpaces(ids):]...), nil
 	}
 	drop := m.decoder.StartSpaces
 	if m.decoder.TrimsFirstToken {

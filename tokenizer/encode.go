@@ -4,6 +4,7 @@ import (
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/sentencepiece"
 	"loaderd/tokenizer/internal/wordcache"
 )
 
@@ -14,13 +15,19 @@ type Encoder struct {
 	words        *wordcache.Encoder
 	validText    []byte // a text whose invalid UTF-8 is replaced
 	steps        norm.Stepper
-	marked       []byte // a text in which spaces represent their mark
-	prefixedText []byte // a text with a space put before it
+	marked       []byte                 // a text in which spaces represent their mark
+	prefixedText []byte                 // a text with a space put before it
+	pieces       *sentencepiece.Encoder // of a SentencePiece model
+	wordIDs      []int32                // of the words of a part of a text
 }
 
 // NewEncoder returns an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	return &Encoder{model: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.EncoderSteps())}
+	e := &Encoder{model: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.EncoderSteps())}
+	if m.def.SentencePiece != nil {
+		e.pieces = m.def.SentencePiece.NewEncoder()
+	}
+	return e
 }
 
 // Encode appends the ids of a text to dst. It accepts any bytes: each maximal subpart of invalid UTF-8 counts as one
@@ -35,6 +42,11 @@ func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32
 	if !norm.Valid(text) {
 		e.validText = norm.AppendValid(norm.ReuseBuffer(e.validText), text)
 		text = e.validText
+	}
+	if e.pieces != nil {
+		dst = e.encodeSentencePiece(dst, text)
+		e.trim()
+		return dst
 	}
 	t := &e.model.def.Template
 	if e.model.addSpecial && first {
@@ -64,7 +76,22 @@ func (e *Encoder) trim() {
 	e.validText, e.marked, e.prefixedText = norm.ReuseBuffer(e.validText), norm.ReuseBuffer(e.marked),
 		norm.ReuseBuffer(e.prefixedText)
 	e.words.Trim()
+	if e.pieces != nil {
+		e.pieces.Trim()
+		e.wordIDs = e.wordIDs[:0]
+	}
 	e.steps.Trim()
+}
+
+// encodeSentencePiece encodes a text for a SentencePiece model, in parts of whole words.
+func (e *Encoder) encodeSentencePiece(dst []int32, text []byte) []int32 {
+	for s := e.pieces.Start(text); len(s) > 0; {
+		n := e.pieces.ChunkEnd(s)
+		e.wordIDs = e.words.Encode(e.model.cuts, e.wordIDs[:0], s[:n])
+		dst = e.pieces.Append(dst, e.wordIDs, s[:n])
+		s = s[n:]
+	}
+	return dst
 }
 
 // encodeBetweenAdded encodes the text between the added tokens of the raw text.

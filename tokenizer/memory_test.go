@@ -14,7 +14,8 @@ const workerMemory = 16 << 20
 
 // shared are the types that encoders refer to and do not own: the model, and tables.
 var shared = []string{"*tokenizer.Model", "*wordcache.Words", "*wordcache.sharedWords", "*norm.nfcTables",
-	"*norm.variants", "*charsmap.Map", "*wordpiece.Model", "*unigram.Model"}
+	"*norm.variants", "*charsmap.Map", "*wordpiece.Model", "*unigram.Model[float32]", "*unigram.Model[float64]",
+	"*sentencepiece.Model"}
 
 // held returns the memory in bytes that is reachable from a value.
 func held(t *testing.T, v reflect.Value) (n int) {

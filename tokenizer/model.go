@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -66,7 +67,7 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 		m.fingerprint = func() string { return d.Fingerprint }
 		return m, nil
 	}
-	m.fingerprint = sync.OnceValue(func() string { return d.Identity.Fingerprint(shape) })
+	m.fingerprint = sync.OnceValue(func() string { return d.FingerprintOf(shape) })
 	return m, nil
 }
 
@@ -74,11 +75,16 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 func (m *Model) prepareWords() {
 	d := m.def
 	switch {
+	case d.SentencePiece != nil:
+		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.SentencePiece.NewSegmenter() },
+			d.SentencePiece.Crossing())
+		m.cuts = d.SentencePiece.Cuts()
+		return
 	case d.WordPiece != nil:
-		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.WordPiece })
+		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.WordPiece }, nil)
 		return
 	case d.Unigram != nil:
-		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.Unigram.NewSegmenter() })
+		m.words = wordcache.NewSegmented(func() wordcache.Segmenter { return d.Unigram.NewSegmenter() }, nil)
 		m.mark = []byte(d.Characters.Mark)
 		m.cuts = pretokenize.NewSplitPoints(d.Characters.SplitsAtMarks, nil, nil)
 		return
@@ -108,6 +114,10 @@ func (m *Model) findCuts() {
 // checkTemplate returns an error if the ids to add are unknown.
 func (m *Model) checkTemplate() error {
 	t := m.def.Template
+	if m.addSpecial && m.def.SentencePiece != nil {
+		return errors.New("a SentencePiece model does not specify special tokens to add: use add_special_tokens with a " +
+			"tokenizer.json only")
+	}
 	if !m.addSpecial && !t.AppliesAlways {
 		return nil
 	}

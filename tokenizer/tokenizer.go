@@ -1,10 +1,10 @@
-// Package tokenizer encodes text as the token ids of the reference implementations (Hugging Face tokenizers,
-// tiktoken), id for id, for byte pair encoding over bytes or characters, WordPiece and Unigram models.
+// Package tokenizer encodes text as the token ids of the reference implementations (Hugging Face tokenizers, tiktoken,
+// SentencePiece), id for id, for byte pair encoding over bytes or characters, WordPiece and Unigram models.
 //
-// A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json or a rank file. Loading refuses,
-// by name, every component of a file that has not been compared with the reference, because a wrong id is worse than
-// an error. Encoding is pure: no clock, no goroutine, no I/O. Its time is n log n in the length of the text in the
-// worst case.
+// A Model is built in (gpt2, cl100k_base, o200k_base) or read from a tokenizer.json, a tokenizer.model or a rank file.
+// Loading refuses, by name, every component of a file that has not been compared with the reference, because a wrong id
+// is worse than an error. Encoding is pure: no clock, no goroutine, no I/O. Its time is n log n in the length of the
+// text in the worst case.
 package tokenizer
 
 import (
@@ -31,8 +31,8 @@ type Options struct {
 	SpecialTokens []string
 }
 
-// Load returns the tokenizer of a built-in name (see Builtin), of a tokenizer.json file or of a rank file
-// (*.tiktoken). The error for a file with an unverified component names the component and its value.
+// Load returns the tokenizer of a built-in name (see Builtin), of a tokenizer.json or tokenizer.model file, or of a
+// rank file (*.tiktoken). The error for a file with an unverified component names the component and its value.
 func Load(nameOrFile string, o Options) (*Model, error) {
 	d, err := definition.Read(nameOrFile, definition.RankOptions{Pattern: o.Pattern, SpecialTokens: o.SpecialTokens})
 	if err != nil {

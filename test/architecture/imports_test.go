@@ -174,7 +174,9 @@ var arrows = map[string][]string{
 
 	"tokenizer/internal/definition": {"tokenizer/internal/fingerprint", "tokenizer/internal/norm",
 		"tokenizer/internal/vocab", "tokenizer/internal/wordpiece", "tokenizer/internal/unigram",
-		"tokenizer/internal/charsmap", "tokenizer/internal/trie"},
+		"tokenizer/internal/charsmap", "tokenizer/internal/trie", "tokenizer/internal/sentencepiece"},
+	"tokenizer/internal/sentencepiece": {"tokenizer/internal/unigram", "tokenizer/internal/charsmap",
+		"tokenizer/internal/norm", "tokenizer/internal/pretokenize", "tokenizer/internal/pairs"},
 	"tokenizer/internal/wordpiece": {"tokenizer/internal/trie", "tokenizer/internal/ucd"},
 	"tokenizer/internal/unigram":   {"tokenizer/internal/trie"},
 	"tokenizer/internal/charsmap":  {"tokenizer/internal/trie"},

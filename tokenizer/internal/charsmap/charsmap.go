@@ -1,5 +1,5 @@
 // Package charsmap replaces the characters of a text by a precompiled_charsmap of SentencePiece, as Hugging Face
-// tokenizers does: it replaces graphemes and characters. SentencePiece itself replaces the longest keys.
+// tokenizers does: it replaces graphemes and characters. SentencePiece itself replaces the longest keys (Longest).
 package charsmap
 
 import (
@@ -15,7 +15,7 @@ import (
 // Map maps byte strings to their replacements.
 type Map struct {
 	keys  *trie.Trie
-	texts []string
+	texts [][]byte
 	ascii [utf8.RuneSelf]bool // bytes that start a key
 
 	growth float64
@@ -64,7 +64,9 @@ func Parse(blob []byte) (*Map, error) {
 	}
 	var err error
 	m.keys, err = trie.New(r.keys)
-	m.texts = r.list
+	for _, text := range r.list {
+		m.texts = append(m.texts, []byte(text))
+	}
 	return m, err
 }
 
@@ -129,17 +131,41 @@ func (r *reader) addKey(key string, at uint32) error {
 }
 
 // shortest returns the replacement of the shortest key with which s starts.
-func (m *Map) shortest(s []byte) (text string, ok bool) {
+func (m *Map) shortest(s []byte) (text []byte, ok bool) {
 	node := trie.Root
 	for _, c := range s {
 		if node, ok = m.keys.Next(node, c); !ok {
-			return "", false
+			return nil, false
 		}
 		if v := m.keys.Value(node); v >= 0 {
 			return m.texts[v], true
 		}
 	}
-	return "", false
+	return nil, false
+}
+
+// Longest returns the replacement of the longest key with which s starts, and the bytes of the key: 0 if there is none.
+func (m *Map) Longest(s []byte) (text []byte, size int) {
+	size, value := m.keys.Longest(trie.Root, s)
+	if size == 0 {
+		return nil, 0
+	}
+	return m.texts[value], size
+}
+
+// KeepsBeforeASCII reports whether no key changes the character c before another one below utf8.RuneSelf.
+func (m *Map) KeepsBeforeASCII(c byte) bool {
+	node, ok := m.keys.Next(trie.Root, c)
+	if !ok {
+		return true
+	}
+	for next := range byte(utf8.RuneSelf) {
+		if _, ok := m.keys.Next(node, next); ok {
+			return false
+		}
+	}
+	v := m.keys.Value(node)
+	return v < 0 || string(m.texts[v]) == string(rune(c))
 }
 
 // Growth returns the factor by which the map may lengthen a text.

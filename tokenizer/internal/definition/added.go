@@ -51,6 +51,9 @@ func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 	var sets [2][]added.Token
 	steps := norm.NewStepper(d.EncoderSteps())
 	from := map[string]string{}
+	if d.SentencePiece != nil { // its control pieces in a text are text
+		return raw, normalized, nil
+	}
 	for _, t := range d.Added {
 		if !t.Normalized {
 			sets[0] = append(sets[0], t)

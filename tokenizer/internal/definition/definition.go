@@ -1,6 +1,6 @@
-// Package definition reads the definition of a tokenizer from a built-in name, a tokenizer.json or a rank file: how
-// text is normalized, split and merged, its vocabulary and added tokens. It refuses, by name, components that have
-// not been compared with the reference implementations.
+// Package definition reads the definition of a tokenizer from a built-in name, a tokenizer.json, a tokenizer.model or
+// a rank file: how text is normalized, split and merged, its vocabulary and added tokens. It refuses, by name,
+// components that have not been compared with the reference implementations.
 package definition
 
 import (
@@ -9,6 +9,7 @@ import (
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/sentencepiece"
 	"loaderd/tokenizer/internal/unigram"
 	"loaderd/tokenizer/internal/wordpiece"
 )
@@ -22,8 +23,11 @@ type Definition struct {
 	WholeWords  bool                    // a word that is a token becomes that token, whatever its merges give
 	Merges      *merge.Merges           // the byte pair encoding itself; nil: another model
 	WordPiece   *wordpiece.Model        // nil: another model
-	Unigram     *unigram.Model          // nil: another model
-	Words       *pretokenize.ClassWords // how text is split for WordPiece
+	Unigram     *unigram.Model[float64] // nil: another model
+	// SentencePiece is the model of a tokenizer.model, including its normalizer; nil: another model. Its control pieces
+	// are among Added, but are not found in texts.
+	SentencePiece *sentencepiece.Model
+	Words         *pretokenize.ClassWords // how text is split for WordPiece
 	// JoinsSpaces reports that text is split at white space, which is dropped, before spaces are put before all words.
 	JoinsSpaces bool
 	Vocabulary                // entries and their ids, without added tokens

@@ -52,9 +52,14 @@ func readBounded(path string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close() //nolint:errcheck // it is only read
-	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
-	if err == nil && len(text) > maxConfigBytes {
-		err = fmt.Errorf("larger than %d bytes", maxConfigBytes)
+	return readAtMost(f, maxConfigBytes)
+}
+
+// readAtMost reads everything. It fails if that is more than limit bytes.
+func readAtMost(in io.Reader, limit int) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(in, int64(limit)+1))
+	if err == nil && len(text) > limit {
+		err = fmt.Errorf("larger than %d bytes", limit)
 	}
 	return text, err
 }

@@ -12,16 +12,14 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// foreignFormatError returns the error for a file that is neither a tokenizer.json nor a rank file. It returns nil for
-// these and for unrecognised files. It only peeks.
+// foreignFormatError returns the error for a file that is neither a tokenizer.json, a SentencePiece model nor a rank
+// file. It returns nil for these and for unrecognised files. It only peeks.
 func foreignFormatError(in *bufio.Reader) error {
 	start, _ := in.Peek(in.Size())
 	switch {
 	case bytes.HasPrefix(start, []byte("GGUF")):
 		return fmt.Errorf("the file is a GGUF model: give the tokenizer.json of the model that it was converted from, or %s",
 			format.PretokenizedHint)
-	case isSentencePiece(start):
-		return fmt.Errorf("the file is a SentencePiece model: %s", format.ConvertHint)
 	case isMerges(start):
 		return fmt.Errorf("the file is a list of merges (merges.txt), which is one half of a tokenizer: %s",
 			format.ConvertHint)
@@ -29,9 +27,11 @@ func foreignFormatError(in *bufio.Reader) error {
 	return nil
 }
 
-// isSentencePiece recognises the first piece of a SentencePiece model, a message with a text and its score.
-func isSentencePiece(start []byte) bool {
-	const pieces, text, score = 1, 1, 2
+// isSentencePiece recognises the first piece of a SentencePiece model, a message with a text, and usually its score.
+// It only peeks.
+func isSentencePiece(in *bufio.Reader) bool {
+	const pieces, text = 1, 1
+	start, _ := in.Peek(in.Size())
 	field, kind, n := protowire.ConsumeTag(start)
 	if n < 0 || field != pieces || kind != protowire.BytesType {
 		return false
@@ -45,11 +45,7 @@ func isSentencePiece(start []byte) bool {
 		return false
 	}
 	content, m := protowire.ConsumeBytes(piece[n:])
-	if m < 0 || !utf8.Valid(content) {
-		return false
-	}
-	field, kind, n = protowire.ConsumeTag(piece[n+m:])
-	return n > 0 && field == score && kind == protowire.Fixed32Type
+	return m > 0 && utf8.Valid(content)
 }
 
 // isMerges recognises a merges.txt by its first lines: a version, or two tokens in each.

@@ -58,11 +58,21 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, errors.New("a folder: give the path of the tokenizer.json in it")
+		return nil, errors.New("a folder: give the path of the tokenizer.json or tokenizer.model in it")
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
 	if err := foreignFormatError(in); err != nil {
 		return nil, err
+	}
+	if isSentencePiece(in) {
+		folder := ""
+		if filepath.Base(path) == "tokenizer.model" {
+			folder = filepath.Dir(path)
+		}
+		if err := o.checkUnset(); err != nil {
+			return nil, err
+		}
+		return readSentencePiece(in, folder)
 	}
 	if isJSON(in) {
 		if err := o.checkUnset(); err != nil {

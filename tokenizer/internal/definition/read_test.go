@@ -122,19 +122,16 @@ func TestFromJSON_RefusesMalformedFiles(t *testing.T) {
 
 // The error for a foreign file names its kind and what to do.
 func TestRead_NamesForeignFiles(t *testing.T) {
-	piece := func(text string) string { // of a SentencePiece model, with its score
-		message := "\x0a" + string([]byte{byte(len(text))}) + text + "\x15\x00\x00\x80\xbf"
-		return "\x0a" + string([]byte{byte(len(message))}) + message
-	}
+	model := string(tokentest.SentencePiece(tokentest.SentencePieceOptions{Pieces: []tokentest.Piece{{Text: "a"}}}))
 	for name, c := range map[string]struct{ data, says string }{
-		"SentencePiece":         {piece("<unk>") + piece("<s>"), "a SentencePiece model: give the tokenizer.json"},
+		"SentencePiece":         {model[:len(model)-3], "read SentencePiece model: "},
 		"GGUF":                  {"GGUF\x03\x00\x00\x00", "a GGUF model: give the tokenizer.json"},
 		"merges.txt":            {"#version: 0.2\n\u0120 t\n", "a list of merges (merges.txt)"},
 		"merges without a line": {"\u0120 t\r\nh e\r\ni n\r\n", "a list of merges (merges.txt)"},
 		"vocab.json":            {`{"!": 0, "a": 1}`, "a vocabulary (vocab.json)"},
 		"tokenizer_config.json": {`{"add_bos_token": true, "added_tokens_decoder": {}}`, "tokenizer_config.json"},
 		"special_tokens_map":    {`{"bos_token": "<s>"}`, "special_tokens_map.json"},
-		"pieces that are cut":   {piece("<unk>")[:5], "want a token in base64"},
+		"pieces that are cut":   {model[:5], "want a token in base64"},
 		"two words":             {"hello world\n", `"hello" is no token in base64`},
 		"another JSON":          {`{"architectures": []}`, `field "architectures" [] is not supported`},
 	} {

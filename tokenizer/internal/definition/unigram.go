@@ -26,9 +26,9 @@ func (d *Definition) readUnigram(c *hf.Config) error {
 		return fmt.Errorf("model unk_id: want the index of a piece below %d, have %s: unknown characters need it", len(list),
 			format.Describe(c.Model["unk_id"]))
 	}
-	o := unigram.Options{Unknown: int32(unknown), MinScore: math.Inf(1)}
+	o := unigram.Options[float64]{Unknown: int32(unknown), MinScore: math.Inf(1)}
 	entries := make([]format.Entry, len(list))
-	pieces := make([]unigram.Piece, len(list))
+	pieces := make([]unigram.Piece[float64], len(list))
 	for i, p := range list {
 		entries[i] = format.Entry{Token: p.Token, ID: int32(i)}
 		o.MinScore = min(o.MinScore, p.Score)
@@ -36,7 +36,7 @@ func (d *Definition) readUnigram(c *hf.Config) error {
 		if !ok { // no text has the mark and spaces
 			text = nil
 		}
-		pieces[i] = unigram.Piece{Text: string(text), Score: p.Score}
+		pieces[i] = unigram.Piece[float64]{Text: string(text), Score: p.Score}
 	}
 	if err := d.setVocabulary(entries); err != nil {
 		return err

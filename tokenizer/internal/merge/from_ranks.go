@@ -1,6 +1,10 @@
 package merge
 
-import "fmt"
+import (
+	"fmt"
+
+	"loaderd/tokenizer/internal/pairs"
+)
 
 // Step is a merge by the places of its parts and its result in a vocabulary.
 type Step struct{ Left, Right, Made uint32 }
@@ -8,7 +12,7 @@ type Step struct{ Left, Right, Made uint32 }
 // lastMerge is scratch space for finding the last merge of some nodes.
 type lastMerge struct {
 	node []node
-	heap pairHeap
+	heap pairs.Heap
 	rank [shortMax]uint32
 }
 
@@ -25,7 +29,7 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 	}
 	offer := func(p int32) {
 		if r := rank(p); r != none {
-			l.heap.push(r, p)
+			l.heap.Push(r, p)
 		}
 	}
 	l.heap = l.heap[:0]
@@ -33,7 +37,7 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 		offer(int32(i))
 	}
 	for len(l.heap) > 0 {
-		r, p := l.heap.pop()
+		r, p := l.heap.Pop()
 		a := &l.node[p]
 		if a.prev == mergedNode || rank(p) != r {
 			continue // one of the two has been merged in the meantime

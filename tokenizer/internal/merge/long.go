@@ -3,6 +3,8 @@ package merge
 import (
 	"math/bits"
 	"slices"
+
+	"loaderd/tokenizer/internal/pairs"
 )
 
 // Scratch is the scratch space for merging long words. An encoder keeps it, up to maxKeptNodes, from word to word.
@@ -13,7 +15,7 @@ type Scratch struct {
 	symbol     []uint32
 	node       []node
 	queue      rankQueue
-	heap       pairHeap
+	heap       pairs.Heap
 }
 
 // maxKeptNodes is the longest word whose scratch is kept, so that a rare huge word does not retain memory.

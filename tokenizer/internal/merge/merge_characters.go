@@ -108,7 +108,7 @@ func (m *Merges) mergeByUrgency(s *Scratch, dst []int32) []int32 {
 		for _, p := range q.found {
 			m.joinIfPresent(s, rank, rank, p)
 			for len(s.heap) > 0 {
-				urgent, p := s.heap.pop()
+				urgent, p := s.heap.Pop()
 				m.joinIfPresent(s, urgent, rank, p)
 			}
 		}
@@ -144,7 +144,7 @@ func (s *Scratch) queuePair(rank, now uint32, p int32) {
 	case rank > now:
 		s.queue.push(rank, p)
 	default:
-		s.heap.push(rank, p)
+		s.heap.Push(rank, p)
 	}
 }
 

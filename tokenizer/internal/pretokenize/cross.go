@@ -19,13 +19,6 @@ func (c *CrossSet) viewBit(b2, b1, a1, a2 uint32) (*uint64, uint64) {
 	return &c.bit[h>>6], 1 << (h & 63)
 }
 
-// AddAll makes Has return true for every place.
-func (c *CrossSet) AddAll() {
-	for i := range c.bit {
-		c.bit[i] = ^uint64(0)
-	}
-}
-
 // Add adds the views of a token.
 func (c *CrossSet) Add(token string) {
 	for p := 1; p < len(token); p++ {

@@ -9,6 +9,11 @@ type SplitPoints struct {
 func (c *SplitPoints) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
 func (c *SplitPoints) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
 
+// Has reports whether a text may be split between two bytes.
+func (c *SplitPoints) Has(before, after byte) bool {
+	return c.at[uint(before)<<2|uint(after)>>6]>>(after&63)&1 == 1
+}
+
 // NewSplitPoints finds these pairs: those before spaces, if words start there, and those that may permits, if it is not
 // nil and none of the texts that merges make covers the place.
 func NewSplitPoints(words bool, made []string, may func(before, after int) bool) *SplitPoints {

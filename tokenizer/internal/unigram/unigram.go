@@ -10,41 +10,52 @@ import (
 	"loaderd/tokenizer/internal/trie"
 )
 
+// Score is the type of scores and of their sums. Its precision is part of the result: Hugging Face tokenizers adds
+// numbers of 64 bits, SentencePiece those of 32 bits.
+type Score interface{ float32 | float64 }
+
 // Piece is an element of the vocabulary. Its id is its index.
-type Piece struct {
+type Piece[F Score] struct {
 	Text  string
-	Score float64
+	Score F
 }
 
 // Options are the options of a model.
-type Options struct {
+type Options[F Score] struct {
 	Unknown  int32                 // id of the piece of unknown characters
 	Bytes    *[256]int32           // ids of the pieces of bytes, -1 for missing ones; nil: no byte fallback
-	MinScore float64               // of all pieces of the file
+	MinScore F                     // of all pieces of the file
 	Spell    func(s string) string // returns text as it is spelled in the file; nil: unchanged
+	// ResetAt is the absolute value of a sum beyond which the sums of all paths are reduced by it; 0: none.
+	ResetAt F
 }
 
 // unknownPenalty is how much less than the lowest score an unknown character has.
 const unknownPenalty = 10
 
 // Model has the pieces. It is safe for concurrent use.
-type Model struct {
-	pieces *trie.Trie
-	scores []float64
-	Options
+type Model[F Score] struct {
+	pieces  *trie.Trie
+	scores  []F
+	lengths []int32 // bytes of pieces
+	longest int     // bytes of the longest piece or character
+	Options[F]
+	unknownScore F
 }
 
 // New returns a model of pieces. Those without a text are never used. Of equal texts, the last one counts.
-func New(pieces []Piece, o Options) (*Model, error) {
-	m := &Model{Options: o, scores: make([]float64, len(pieces))}
+func New[F Score](pieces []Piece[F], o Options[F]) (*Model[F], error) {
+	m := &Model[F]{Options: o, scores: make([]F, len(pieces)), lengths: make([]int32, len(pieces)),
+		longest: utf8.UTFMax, unknownScore: o.MinScore - unknownPenalty}
 	last := make(map[string]int32, len(pieces))
 	for id, p := range pieces {
-		if math.IsNaN(p.Score) {
+		if math.IsNaN(float64(p.Score)) {
 			return nil, fmt.Errorf("model vocab: piece %d has no number as its score", id)
 		}
-		m.scores[id] = p.Score
+		m.scores[id], m.lengths[id] = p.Score, int32(len(p.Text))
 		if p.Text != "" {
 			last[p.Text] = int32(id)
+			m.longest = max(m.longest, len(p.Text))
 		}
 	}
 	keys := make([]trie.Key, 0, len(last))
@@ -58,99 +69,46 @@ func New(pieces []Piece, o Options) (*Model, error) {
 	return m, nil
 }
 
-// Segmenter encodes texts. It has the scratch space of one goroutine.
-type Segmenter struct {
-	model *Model
-	node  []node
-	back  []node
-}
+// UnknownCharacter is the id that Walk gives a character without a piece: the number of pieces.
+func (m *Model[F]) UnknownCharacter() int32 { return int32(len(m.scores)) }
 
-// node is the last piece of the best sequence of pieces that ends at a place.
-type node struct {
-	score float64
-	start int32 // where the piece starts, or -1
-	id    int32
-}
+// ScoreOf returns the score of a piece.
+func (m *Model[F]) ScoreOf(id int32) F { return m.scores[id] }
 
-// NewSegmenter returns a segmenter for one goroutine.
-func (m *Model) NewSegmenter() *Segmenter { return &Segmenter{model: m} }
-
-// maxKeptNodes is the maximum number of nodes for which scratch space is kept.
-const maxKeptNodes = 1 << 16
+// UnknownScore returns the score of a character without a piece.
+func (m *Model[F]) UnknownScore() F { return m.unknownScore }
 
 // Append appends the ids of a text that is encoded as a whole. It is valid UTF-8.
-func (s *Segmenter) Append(dst []int32, text []byte) []int32 {
+func (s *Segmenter[F]) Append(dst []int32, text []byte) []int32 {
 	m := s.model
-	n := len(text)
-	s.node = slices.Grow(s.node[:0], n+1)[:n+1]
-	nodes := s.node
-	for i := range nodes {
-		nodes[i] = node{start: -1}
-	}
-	unknownScore := m.MinScore - unknownPenalty
-	for i := 0; i < n; {
-		before := nodes[i].score
-		size := 1
-		if text[i] >= utf8.RuneSelf {
-			_, size = utf8.DecodeRune(text[i:])
+	from := len(dst)
+	unknownStart, unknownEnd := 0, -1
+	endUnknown := func() {
+		if unknownEnd >= 0 {
+			n := len(dst)
+			dst = m.appendUnknown(dst, text[unknownStart:unknownEnd])
+			slices.Reverse(dst[n:])
+			unknownEnd = -1
 		}
-		single := false
-		at := trie.Root
-		for j := i; j < n; j++ {
-			var ok bool
-			if at, ok = m.pieces.Next(at, text[j]); !ok {
-				break
+	}
+	s.Walk(text, 0, func(start, end int, id int32) {
+		if id == m.Unknown || id == m.UnknownCharacter() { // adjacent unknown pieces are one
+			if unknownEnd < 0 {
+				unknownEnd = end
 			}
-			id := m.pieces.Value(at)
-			if id < 0 {
-				continue
-			}
-			to := &nodes[j+1]
-			if score := m.scores[id] + before; to.start < 0 || score > to.score {
-				*to = node{score, int32(i), id}
-			}
-			single = single || j+1 == i+size
+			unknownStart = start
+			return
 		}
-		if to := &nodes[i+size]; !single {
-			if score := unknownScore + before; to.start < 0 || score > to.score {
-				*to = node{score, int32(i), m.Unknown}
-			}
-		}
-		i += size
-	}
-	dst = s.appendBest(dst, text)
-	if cap(s.node) > maxKeptNodes {
-		s.node, s.back = nil, nil
-	}
-	return dst
-}
-
-// appendBest appends the ids of the best sequence for the whole text, in which adjacent unknown pieces are one.
-func (s *Segmenter) appendBest(dst []int32, text []byte) []int32 {
-	s.back = s.back[:0]
-	for end := len(text); end > 0; end = int(s.back[len(s.back)-1].start) {
-		s.back = append(s.back, s.node[end])
-	}
-	end := 0
-	for k := len(s.back) - 1; k >= 0; k-- {
-		id := s.back[k].id
-		start := int(s.back[k].start)
-		for ; id == s.model.Unknown && k > 0 && s.back[k-1].id == id; k-- {
-		}
-		if end = len(text); k > 0 {
-			end = int(s.back[k-1].start)
-		}
-		if id == s.model.Unknown {
-			dst = s.model.appendUnknown(dst, text[start:end])
-		} else {
-			dst = append(dst, id)
-		}
-	}
+		endUnknown()
+		dst = append(dst, id)
+	})
+	endUnknown()
+	slices.Reverse(dst[from:])
 	return dst
 }
 
 // appendUnknown appends the ids of text in unknown pieces: of a piece, of its bytes, or that of unknown text.
-func (m *Model) appendUnknown(dst []int32, text []byte) []int32 {
+func (m *Model[F]) appendUnknown(dst []int32, text []byte) []int32 {
 	if n, id := m.pieces.Longest(trie.Root, text); n == len(text) {
 		return append(dst, id)
 	}

@@ -66,7 +66,7 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.Split(s, i, &e.found)
 		ends := e.found.Ends[:n]
-		if e.found.HasNonASCII && e.segment == nil && len(e.words.whole) == 0 && longestWord(i, ends) > maxUnsplitWord {
+		if e.found.HasNonASCII && !e.words.unsplit && len(e.words.whole) == 0 && longestWord(i, ends) > maxUnsplitWord {
 			dst = e.encodePieces(dst, s, i, ends)
 		} else {
 			dst = e.encodeWords(dst, s, i, ends)

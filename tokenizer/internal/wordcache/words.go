@@ -12,6 +12,7 @@ type Words struct {
 	newSegmenter func() Segmenter
 	whole        map[string]int32 // words that are one token although merging gives other ids
 	cross        pretokenize.CrossSet
+	unsplit      bool // no long word is split into pieces
 	seeds        seeds
 	shared       func() *sharedWords
 }
@@ -58,11 +59,14 @@ type Segmenter interface {
 	Append(dst []int32, word []byte) []int32
 }
 
-// NewSegmented returns words that are encoded by segmenters, one per encoder.
-func NewSegmented(newSegmenter func() Segmenter) *Words {
-	w := &Words{newSegmenter: newSegmenter, shared: newSharedWords()}
+// NewSegmented returns words that are encoded by segmenters, one per encoder. Long words are split into pieces, but not
+// within a text of crossing; nil: they are not split.
+func NewSegmented(newSegmenter func() Segmenter, crossing []string) *Words {
+	w := &Words{newSegmenter: newSegmenter, shared: newSharedWords(), unsplit: crossing == nil}
 	w.seeds.pad()
-	w.DisableSplitting()
+	for _, text := range crossing {
+		w.cross.Add(text)
+	}
 	return w
 }
 
@@ -70,7 +74,7 @@ func NewSegmented(newSegmenter func() Segmenter) *Words {
 func (w *Words) HasWholeWords() bool { return len(w.whole) > 0 }
 
 // DisableSplitting makes encoders split no long word into pieces.
-func (w *Words) DisableSplitting() { w.cross.AddAll() }
+func (w *Words) DisableSplitting() { w.unsplit = true }
 
 // CloneUnshared returns w for encoders that share no words with those of w.
 func (w *Words) CloneUnshared() *Words {
