@@ -113,10 +113,56 @@ func goldenFiles() map[string]object {
 		f["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
 		files[fmt.Sprint("pre-tokenizer ", k)] = f
 	}
+	goldenWithoutMerges(r, files)
 	for seed := range uint64(40) {
 		files[fmt.Sprint("characters ", seed)] = randomSpm(rand.New(rand.NewPCG(seed, 2026))).object()
 	}
 	return files
+}
+
+// goldenWithoutMerges adds files with WordPiece and Unigram models.
+func goldenWithoutMerges(r *rand.Rand, files map[string]object) {
+	for k := range 4 {
+		vocab, pieces := object{"[UNK]": 0, "[CLS]": 1, "[SEP]": 2}, []any{[]any{"<unk>", 0.0}}
+		for range 300 {
+			if word := goldenWord(r); vocab[word] == nil {
+				vocab[word] = len(vocab)
+				vocab["##"+word] = len(vocab)
+				pieces = append(pieces, []any{word, -r.Float64() * 12}, []any{"▁" + word, -r.Float64() * 12})
+			}
+		}
+		for b := 0; b < 256 && k%2 == 0; b++ {
+			pieces = append(pieces, []any{fmt.Sprintf("<0x%02X>", b), 0})
+		}
+		words := smallFile()
+		words["normalizer"] = object{"type": "BertNormalizer", "clean_text": true, "handle_chinese_chars": k > 0,
+			"strip_accents": nil, "lowercase": k > 1}
+		words["pre_tokenizer"] = object{"type": []string{"BertPreTokenizer", "WhitespaceSplit"}[k%2]}
+		words["model"] = object{"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+			"max_input_chars_per_word": 100, "vocab": vocab}
+		words["decoder"] = object{"type": "WordPiece", "prefix": "##", "cleanup": true}
+		words["post_processor"] = object{"type": "BertProcessing", "cls": []any{"[CLS]", 1}, "sep": []any{"[SEP]", 2}}
+		files[fmt.Sprint("WordPiece ", k)] = words
+		marks := object{"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": k < 2}
+		unigram := smallFile()
+		unigram["normalizer"] = object{"type": []string{"NFKC", "NFC"}[k%2]}
+		unigram["pre_tokenizer"] = marks
+		unigram["decoder"] = marks
+		unigram["model"] = object{"type": "Unigram", "unk_id": 0, "vocab": pieces, "byte_fallback": k%2 == 0}
+		files[fmt.Sprint("Unigram ", k)] = unigram
+	}
+}
+
+// goldenWord returns some characters of a golden text.
+func goldenWord(r *rand.Rand) string {
+	for {
+		runes := []rune(strings.ToValidUTF8(strings.ReplaceAll(string(goldenText(r)), "\x00", ""), ""))
+		at := r.IntN(len(runes) + 1)
+		word := string(runes[at:min(at+1+r.IntN(4), len(runes))])
+		if word != "" && !strings.ContainsAny(word, " <") {
+			return word
+		}
+	}
 }
 
 // goldenRefused returns files that cannot be read, for their errors.
@@ -221,6 +267,9 @@ func TestGolden(t *testing.T) {
 	add("gpt2, special as text", asText)
 	for name, f := range goldenFiles() {
 		add(name, mustLoadFile(t, f, Options{AddSpecialTokens: f["post_processor"] != nil}))
+	}
+	for name, model := range goldenModels() {
+		add(name, loadModel(t, model))
 	}
 	path := filepath.Join(t.TempDir(), "tokenizer")
 	for name, data := range goldenRefused(t) {

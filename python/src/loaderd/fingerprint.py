@@ -11,7 +11,8 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,8 +56,9 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
     """Returns the fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
 
     Args:
-        tokenizer: The path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
-            tokenizer of `transformers`, or a `tiktoken.Encoding`. Truncation and padding that are set on a
+        tokenizer: The path of a tokenizer.json or a tokenizer.model, the text or the parsed content of a
+            tokenizer.json, a `tokenizers.Tokenizer`, a fast tokenizer of `transformers`, a `tiktoken.Encoding`, or a
+            `sentencepiece.SentencePieceProcessor`. Truncation and padding that are set on a
             `tokenizers.Tokenizer` count. Those of a fast tokenizer do not, because they are chosen per call: leave them
             off.
         special_as_text: Whether special tokens written in a text are encoded as text. By default a
@@ -67,6 +69,11 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
         TypeError: If the tokenizer has another type.
         ValueError: If the content is not a tokenizer.
     """
+    message = _model_proto(tokenizer)
+    if message is not None:
+        if add_special_tokens:
+            raise ValueError("a SentencePiece model does not specify special tokens to add")
+        return _hash(_of_sentencepiece(message))
     definition = _definition(tokenizer)
     if special_as_text is None:
         special_as_text = bool(getattr(_backend(tokenizer), "encode_special_tokens", False))
@@ -74,6 +81,10 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
     template = definition.pop("template")
     if add_special_tokens and template:
         definition["special_tokens"] = template
+    return _hash(definition)
+
+
+def _hash(definition: dict[str, Json]) -> str:
     text = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
     return "sha256:" + hashlib.sha256(text.encode()).hexdigest()
 
@@ -91,27 +102,46 @@ def _definition(tokenizer: object) -> dict[str, Json]:
         path = path / "tokenizer.json" if path.is_dir() else path
         return _of_content(_parse(path.read_text(encoding="utf-8")))
     if isinstance(tokenizer, Mapping):
-        return _of_content(tokenizer)
+        return _of_content(tokenizer, score=lambda number: _reference_float(repr(number)))
     if hasattr(tokenizer, "_mergeable_ranks"):
         return _of_ranks(tokenizer)
     backend = _backend(tokenizer)
     if not hasattr(backend, "to_str"):
         raise TypeError(
             f"cannot compute the fingerprint of a {type(tokenizer).__name__}: want a tokenizer.json, a "
-            "tokenizers.Tokenizer, "
-            "a fast tokenizer of transformers or a tiktoken.Encoding"
+            "tokenizer.model, a tokenizers.Tokenizer, a fast tokenizer of transformers, a tiktoken.Encoding or a "
+            "sentencepiece.SentencePieceProcessor"
         )
-    content = _parse(backend.to_str())
+    content = _parse(backend.to_str(), float)
     if backend is not tokenizer:
         content.update(truncation=None, padding=None)
     return _of_content(content, assigned=True)
 
 
-def _parse(text: str) -> dict[str, Json]:
+def _reference_float(text: str) -> float:
+    """Returns a JSON number as the reference reads it from a file: not always the nearest floating-point number."""
+    number, _, power = text.lower().partition("e")
+    whole, _, fraction = number.lstrip("-").partition(".")
+    digits, exponent, full = 0, int(power or 0), False
+    for i, digit in enumerate(whole + fraction):
+        full = full or digits * 10 + int(digit) >= 1 << 64  # further digits do not count
+        if not full:
+            digits = digits * 10 + int(digit)
+            exponent -= i >= len(whole)
+        else:
+            exponent += i < len(whole)
+    value = float(digits)
+    if exponent < -308:
+        value, exponent = value / 1e308, exponent + 308
+    value = value / float(f"1e{-exponent}") if exponent < 0 else value * float(f"1e{exponent}")
+    return -value if text.startswith("-") else value
+
+
+def _parse(text: str, number: Callable[[str], float] = _reference_float) -> dict[str, Json]:
     def refuse(constant: str) -> float:
         raise ValueError(f"tokenizer.json: {constant} is not JSON")
 
-    content = json.loads(text, parse_constant=refuse)
+    content = json.loads(text, parse_constant=refuse, parse_float=number)
     if not isinstance(content, dict):
         raise ValueError("tokenizer.json: want an object")
     return content
@@ -120,10 +150,13 @@ def _parse(text: str) -> dict[str, Json]:
 # --- tokenizer.json ---------------------------------------------------------------------------------------------------
 
 
-def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str, Json]:
+def _of_content(
+    content: Mapping[str, Json], assigned: bool = False, score: Callable[[Json], float] = float
+) -> dict[str, Json]:
     """Returns the definition of a tokenizer.json.
 
-    With assigned, added tokens keep their ids; otherwise the ids in the file are ignored.
+    With assigned, added tokens keep their ids; otherwise the ids in the file are ignored. score returns the
+    reference's score of a number.
     """
     model = content.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), (Mapping, Sequence)):
@@ -134,7 +167,7 @@ def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str
         "pre_tokenizer": _components(content.get("pre_tokenizer")),
         "added_tokens": _added(content.get("added_tokens") or [], model["vocab"], assigned),
         "template": _template(content.get("post_processor")),
-        **_model(model),
+        **_model(model, score),
     }
     definition.update({k: content[k] for k in ("truncation", "padding") if content.get(k) is not None})
     return definition
@@ -189,15 +222,15 @@ def _added(tokens: Iterable[Mapping[str, Json]], vocab: Json, assigned: bool) ->
     return sorted(out)
 
 
-def _model(model: Mapping[str, Json]) -> dict[str, Json]:
+def _model(model: Mapping[str, Json], score: Callable[[Json], float]) -> dict[str, Json]:
     kind = model.get("type") or _untyped(model)
     if kind == "BPE":
         merges = [_pair(m) for m in model["merges"] if not (isinstance(m, str) and m.startswith("#version"))]
         options = {k: v for k, v in model.items() if k in BPE_OPTIONS and v not in (None, False, "")}
         return _bpe(options, model["vocab"], merges)
     options = {k: v for k, v in model.items() if k != "vocab" and v is not None}
-    if kind == "Unigram":  # the reference reads and writes scores with an error in the last digit
-        pieces = [[piece, f"{score:.6g}"] for piece, score in model["vocab"]]
+    if kind == "Unigram":
+        pieces = [[piece, struct.pack(">d", score(number)).hex()] for piece, number in model["vocab"]]
         return {"model": {**options, "type": kind}, "vocab": pieces}
     return {"model": {**options, "type": kind}, "vocab": _by_id(model["vocab"])}
 
@@ -291,6 +324,81 @@ def _spelled(pattern: str, ranks: Iterable[bytes]) -> str:
     if pattern == TIKTOKEN_CL100K and not any(SPACE_PAST_NEWLINE.search(t.decode("utf-8", "replace")) for t in ranks):
         return CL100K_PATTERN
     return pattern
+
+
+# --- SentencePiece ----------------------------------------------------------------------------------------------------
+
+
+def _model_proto(tokenizer: object) -> bytes | None:
+    """Returns the content of a SentencePiece model, or None for another tokenizer."""
+    if hasattr(tokenizer, "serialized_model_proto"):
+        return bytes(tokenizer.serialized_model_proto())
+    if isinstance(tokenizer, (str, os.PathLike)) and not str(tokenizer).lstrip().startswith("{"):
+        path = Path(tokenizer)
+        content = path.read_bytes() if path.is_file() else b""
+        if content.startswith(b"\n") and not content.lstrip().startswith((b"{", b"\xef")):  # the first piece
+            return content
+    return None
+
+
+KINDS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+
+
+def _of_sentencepiece(message: bytes) -> dict[str, Json]:
+    """Returns the definition of a ModelProto."""
+    trainer: dict[int, Json] = {}
+    normalizer: dict[int, Json] = {}
+    vocab = []
+    for number, value in _fields(message):
+        if number == 1:
+            piece = dict(_fields(value))
+            kind = piece.get(3, 1)
+            vocab.append([piece[1].decode(), piece.get(2, b"\0\0\0\0")[::-1].hex(), kind if 1 <= kind <= 6 else 1])
+        elif number in (2, 3):
+            (trainer if number == 2 else normalizer).update(_fields(value))
+    fallback = bool(trainer.get(35, 0))
+    for entry in vocab:
+        if entry[0] == "\0" and fallback:
+            entry[2] = 5
+    model = {
+        "type": "SentencePiece",
+        "kind": KINDS.get(trainer.get(3, 1), "unigram"),
+        "charsmap": hashlib.sha256(normalizer.get(2, b"")).hexdigest(),
+        "byte_fallback": fallback,
+        "treat_whitespace_as_suffix": bool(trainer.get(24, 0)),
+        "add_dummy_prefix": bool(normalizer.get(3, 1)),
+        "remove_extra_whitespaces": bool(normalizer.get(4, 1)),
+        "escape_whitespaces": bool(normalizer.get(5, 1)),
+    }
+    return {"version": VERSION, "model": model, "vocab": vocab}
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Json]]:
+    """Yields number and value of the fields of a protobuf message: an integer, or bytes."""
+    at = 0
+
+    def varint() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            value |= (message[at] & 127) << shift
+            shift, at = shift + 7, at + 1
+            if message[at - 1] < 128:
+                return value
+
+    try:
+        while at < len(message):
+            tag = varint()
+            if tag & 7 == 0:
+                yield tag >> 3, varint()
+                continue
+            size = {1: 8, 5: 4}.get(tag & 7) or varint()
+            at += size
+            if at > len(message):
+                raise IndexError
+            yield tag >> 3, message[at - size : at]
+    except IndexError:
+        raise ValueError("tokenizer.model: the file is cut short or damaged") from None
 
 
 # --- byte pair encoding -----------------------------------------------------------------------------------------------

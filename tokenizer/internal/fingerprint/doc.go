@@ -50,7 +50,18 @@
 //   - ignore_merges is omitted from model if it makes no additional entry reachable.
 //
 // For other models, model has every field except vocab that is not null, and vocab is the same list. For Unigram, vocab
-// is a list of [piece, score] in order. Scores are strings of six significant digits (%.6g), because the reference
-// changes the last digits when it reads a file. truncation and padding are included unchanged if a Tokenizer or a file
-// has them.
+// is a list of [piece, score] in order. A score is its 64 bits as 16 hexadecimal digits, as the reference reads it from
+// the file: all digits as one number, divided or multiplied by a power of ten, which is not always the nearest number.
+// truncation and padding are included unchanged if a Tokenizer or a file has them.
+//
+// # SentencePiece
+//
+// A tokenizer.model has another object:
+//
+//   - version: as above.
+//   - model: type "SentencePiece", kind (unigram, bpe, word, char), charsmap (the hexadecimal SHA-256 of
+//     precompiled_charsmap), and byte_fallback, treat_whitespace_as_suffix, add_dummy_prefix, remove_extra_whitespaces
+//     and escape_whitespaces, each true or false.
+//   - vocab: [piece, score, type] of each piece, in order. A score is its 32 bits as eight hexadecimal digits. type is
+//     the number in ModelProto.
 package fingerprint

@@ -9,6 +9,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"math"
 	"slices"
 	"strconv"
 	"unicode/utf16"
@@ -75,7 +76,7 @@ func (id *Identity) writeVocab(w *bufio.Writer, kept []bool) {
 		writeList(w, `,"vocab":`, slices.Values(id.pieces), func(p format.Piece) {
 			w.WriteByte('[')
 			writeString(w, p.Token)
-			fmt.Fprintf(w, `,"%s"]`, strconv.FormatFloat(p.Score, 'g', 6, 64))
+			fmt.Fprintf(w, `,"%016x"]`, math.Float64bits(p.Score))
 		})
 		return
 	}
