@@ -78,29 +78,6 @@ func TestSentencePiece_CachesDoNotChangeIDs(t *testing.T) {
 	}
 }
 
-// A model that is cut short or damaged is an error, or a model that encodes any text.
-func FuzzSentencePieceFile(f *testing.F) {
-	for seed := range uint64(8) {
-		f.Add(randomModel(seed), []byte("abc <s> e\u0301\xff"))
-	}
-	f.Fuzz(func(t *testing.T, model, text []byte) {
-		d, err := definition.FromSentencePiece(bytes.NewReader(model))
-		if err != nil {
-			return
-		}
-		m, err := newModel(d, Options{})
-		if err != nil {
-			return
-		}
-		if !FingerprintPattern.MatchString(m.Fingerprint()) {
-			t.Errorf("fingerprint %s", m.Fingerprint())
-		}
-		if _, err := m.Decode(nil, m.NewEncoder().Encode(nil, text)); err != nil {
-			t.Errorf("the way back: %v", err)
-		}
-	})
-}
-
 // Every proper prefix of a model is an error that says so.
 func TestSentencePiece_TruncatedFiles(t *testing.T) {
 	model := randomModel(1)

@@ -4,8 +4,10 @@ and random bytes.
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -57,19 +59,47 @@ def noise(bench: Bench) -> Iterator[Measure]:
         yield beside_the_fastest(f"encoding random bytes, {vocabulary}, one core", these, "cold_wall", note)
 
 
+def models(bench: Bench) -> Iterator[Measure]:
+    """Models without merges by rank, on Python's library, beside the library that trained them."""
+    limit = 20_000 if bench.moment else 8_000_000
+    files = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
+    texts = [
+        f.read_bytes().replace(b"\0", b"") for f in files[:: max(1, len(files) // 500)] if f.stat().st_size < 1 << 18
+    ]
+    sizes = itertools.accumulate(map(len, texts))
+    path = bench.folder / "library"
+    path.write_bytes(b"".join(t + b"\0" for t, size in zip(texts, sizes, strict=True) if size < limit or t is texts[0]))
+    names = ["wordpiece", "unigram", "sentencepiece-unigram", "sentencepiece-bpe"]
+    options = [
+        "--rounds",
+        1,
+        "--passes",
+        3,
+        "--cores",
+        "1",
+        "--vocabularies",
+        ",".join(names[: 1 if bench.moment else 4]),
+    ]
+    results, note = measured(bench, [*options, "--only", "tokenizers,sentencepiece", "--documents", path], "test")
+    for name in dict.fromkeys(str(r["vocabulary"]) for r in results):
+        these = [r for r in results if r["vocabulary"] == name]
+        for when in ("warm", "cold"):
+            yield beside_the_fastest(f"encoding {name}, one core, {when}", these, f"{when}_wall", note)
+
+
 def write(path: Path, document: bytes) -> Path:
     path.write_bytes(document + b"\0")
     return path
 
 
-def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
+def measured(bench: Bench, options: list[object], group: str = "tokenizers") -> tuple[Results, str]:
     """Returns the figures of bench/tokenizers.
 
     If the other libraries cannot be installed, they are of loaderd alone, with the reason.
     """
     note = ""
     try:
-        interpreter = python("tokenizers")
+        interpreter = python(group)
     except MissingInputError as missing:
         interpreter, note = python(), str(missing)
         options = [*options, "--only", OURS]

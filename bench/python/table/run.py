@@ -37,6 +37,7 @@ Entry = Callable[[Bench], Iterable[Measure]]
 ENTRIES: dict[str, Entry] = {
     "encoding": encoding.text,
     "random": encoding.noise,
+    "models": encoding.models,
     "loading": loading.loading,
     "flight": flight.flight,
     "waits": daemon.waits,

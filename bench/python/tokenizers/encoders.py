@@ -55,6 +55,8 @@ class HuggingFace(Encoder):
     def __init__(self, vocabulary: Vocabulary, cores: int) -> None:
         from tokenizers import Tokenizer
 
+        if vocabulary.file.suffix != ".json":
+            raise UnsupportedError("no tokenizer.json")
         self.tokenizer = Tokenizer.from_file(str(vocabulary.file))
 
     def prepare(self, text: bytes) -> Any:
@@ -65,6 +67,24 @@ class HuggingFace(Encoder):
 
     def ids(self, encoded: Any) -> Sequence[Any]:
         return [encoding.ids for batch in encoded for encoding in batch]
+
+
+class SentencePiece(Encoder):
+    package = "sentencepiece"
+
+    def __init__(self, vocabulary: Vocabulary, cores: int) -> None:
+        import sentencepiece
+
+        if vocabulary.file.suffix != ".model":
+            raise UnsupportedError("no tokenizer.model")
+        self.processor = sentencepiece.SentencePieceProcessor(model_file=str(vocabulary.file))
+        self.cores = cores
+
+    def encode(self, documents: Any) -> Any:
+        return self.processor.encode(documents, num_threads=self.cores)
+
+    def ids(self, encoded: Any) -> Sequence[Any]:
+        return encoded  # type: ignore[no-any-return]
 
 
 class Tiktoken(Encoder):
@@ -142,8 +162,10 @@ class RsBpe(Encoder):
         return encoded  # type: ignore[no-any-return]
 
 
-ENCODERS: dict[str, type[Encoder]] = {e.package: e for e in (Gigatoken, Fastokens, RsBpe, Tiktoken, HuggingFace)}
-SLOW = {"tokenizers", "tiktoken", "rs_bpe"}  # two rounds of these suffice
+ENCODERS: dict[str, type[Encoder]] = {
+    e.package: e for e in (Gigatoken, Fastokens, RsBpe, Tiktoken, SentencePiece, HuggingFace)
+}
+SLOW = {"tokenizers", "sentencepiece", "tiktoken", "rs_bpe"}  # two rounds of these suffice
 
 
 def batches(documents: list[str]) -> list[list[str]]:
