@@ -27,11 +27,12 @@ copied to the output. Each output line is {"id", "ids"}. No end-of-document
 token is added. Invalid UTF-8 counts as U+FFFD. The input is FILE, or standard
 input without FILE or if FILE is "-".
 
-The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base), a BPE
-tokenizer.json file, or a rank file (.tiktoken). A rank file that loaderd does
-not recognize also needs its --pattern and --special-token. The ids are those of
-Hugging Face tokenizers and tiktoken. A file with a feature that has not been
-compared with them is rejected, and the error names the feature.
+The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base), a
+tokenizer.json, a tokenizer.model of SentencePiece, or a rank file (.tiktoken).
+A rank file that loaderd does not recognize also needs its --pattern and
+--special-token. The ids are those of Hugging Face tokenizers, SentencePiece and
+tiktoken. A file with a feature that has not been compared with them is
+rejected, and the error names the feature.
 
 A line that cannot be read causes an error with its line number. The lines
 before it have been written.`,
@@ -71,7 +72,7 @@ before it have been written.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
+	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json, tokenizer.model or rank file")
 	command.RegisterRankFile(cmd.Flags(), &options)
 	cmd.Flags().BoolVar(&decode, "decode", false,
 		`convert {"id", "ids"} to {"id", "text"}, with "base64" in place of text that is not UTF-8`)

@@ -35,7 +35,8 @@ type Config struct {
 
 // Tokenizer chooses the tokenizer and the ids that are not text.
 type Tokenizer struct {
-	// Name is a built-in name, the path of a tokenizer.json or a rank file, or TokenizerNone.
+	// Name is a built-in name, the path of a tokenizer.json, a tokenizer.model or a rank
+	// file, or TokenizerNone.
 	Name string `koanf:"name"`
 	// Fingerprint is the required fingerprint of the tokenizer; empty accepts any. Without a tokenizer it is the
 	// fingerprint that documents must have.

@@ -73,7 +73,7 @@ func (v *validation) tokenizer(t Tokenizer) {
 		filepath.Ext(t.Name))
 	if !isFile && t.Name != TokenizerNone && !slices.Contains(builtIn, t.Name) {
 		v.add("tokenizer.name", t.Name, fmt.Sprintf(
-			"one of %v, the path of a tokenizer.json or of a rank file (.tiktoken), or none", builtIn))
+			"one of %v, the path of a tokenizer.json, a tokenizer.model or a rank file (.tiktoken), or none", builtIn))
 	}
 	v.tokenID("tokenizer.end", t.End, "auto, none or a token id", Auto, None)
 	v.tokenID("tokenizer.pad", t.Pad, "auto or a token id", Auto)

@@ -37,7 +37,7 @@ func (f *ConfigFlags) RegisterRun(cmd *cobra.Command) {
 func (f *ConfigFlags) registerRun(cmd *cobra.Command) {
 	f.Override(cmd, "run", "run", "`name` of the run")
 	f.Override(cmd, "tokenizer", "tokenizer.name",
-		"gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
+		"gpt2, cl100k_base, o200k_base, none, or a tokenizer.json, tokenizer.model or rank `file`")
 }
 
 // RegisterStore adds the flags of commands that need only the location of the runs.

@@ -23,7 +23,7 @@ type tokensFlags struct {
 
 func (f *tokensFlags) register(fl *pflag.FlagSet, fingerprint *string) {
 	fl.StringVar(&f.tokenizer, "tokenizer", "",
-		"documents are token ids of this tokenizer: built-in name, tokenizer.json or rank file")
+		"documents are token ids of this tokenizer: built-in name, tokenizer.json, tokenizer.model or rank file")
 	fl.StringVar(fingerprint, "tokenizer-fingerprint", "",
 		"documents are token ids of the tokenizer with this fingerprint")
 	fl.StringVar(&f.typ, "token-type", "",

@@ -128,7 +128,7 @@ tokens, and optionally "path" and "embedding" (a list of numbers).`,
 		"YAML configuration `file` with sources and mix for a mixture; - reads standard input")
 	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
 	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2",
-		"tokenizer of the text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
+		"tokenizer of the text: gpt2, cl100k_base, o200k_base or a tokenizer.json or tokenizer.model `file`")
 	cmd.Flags().StringVar(&placements, "placements", "",
 		"write every row to this `file`: LENGTH<TAB>document:start:length ...")
 	cmd.MarkFlagsOneRequired("length", "buckets")

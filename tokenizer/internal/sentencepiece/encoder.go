@@ -1,6 +1,7 @@
 package sentencepiece
 
 import (
+	"slices"
 	"unicode/utf8"
 
 	"loaderd/tokenizer/internal/norm"
@@ -65,7 +66,14 @@ func (e *Encoder) wordEnd(s []byte, i int) int {
 func (e *Encoder) Append(dst, ids []int32, s []byte) []int32 {
 	m := e.model
 	at := 0
+	dst = slices.Grow(dst, len(ids))
 	for k := 0; k < len(ids); {
+		if n, size := e.known(ids[k:]); n > 0 {
+			dst = append(dst, ids[k:k+n]...)
+			k, at = k+n, at+size
+			e.inUnknown = false
+			continue
+		}
 		if m.Kind == Unigram && e.isNearReset() && (at == 0 || m.cuts.Has(s[at-1], s[at])) {
 			end := e.wordEnd(s, at)
 			dst = e.appendExactly(dst, s[at:end])
@@ -96,6 +104,21 @@ func (e *Encoder) Append(dst, ids []int32, s []byte) []int32 {
 		k, at = next, at+size
 	}
 	return dst
+}
+
+// known returns the number of ids at the start that are those of a text, and adds their scores. size is the number of
+// bytes that they represent.
+func (e *Encoder) known(ids []int32) (n, size int) {
+	m := e.model
+	sum := e.sum
+	for n < len(ids) && ids[n] < m.unknownID() && sum >= maxWordSum-resetAt && sum <= resetAt-maxWordSum {
+		x := &m.measures[ids[n]]
+		sum += x.score
+		size += int(x.length)
+		n++
+	}
+	e.sum = sum
+	return n, size
 }
 
 // isNearReset reports whether the sum may reach resetAt within a word.

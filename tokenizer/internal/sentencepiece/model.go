@@ -28,11 +28,18 @@ type Model struct {
 	cuts       *pretokenize.SplitPoints
 	crossing   []string // texts that a word may not be split within, or nil: no word is split
 
+	measures   []measure // by piece
 	unigram    *unigram.Model[float32]
 	maxScore   float64 // the largest absolute value of a score
 	pairs      *merges
 	ids        map[string]int32 // of words, or of characters
 	characters *trie.Trie       // user-defined symbols, in the form inside the encoder
+}
+
+// measure has the score of a piece of a Unigram model, 0 for other models, and the bytes of its text.
+type measure struct {
+	score  float32
+	length int32
 }
 
 // resetAt is the sum of scores at which SentencePiece subtracts it from the sums of all paths.
@@ -74,6 +81,10 @@ func New(f *File) (*Model, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	m.measures = make([]measure, len(f.Pieces))
+	for id, text := range m.texts {
+		m.measures[id].length = int32(len(text))
 	}
 	return m, m.prepare()
 }
@@ -134,6 +145,9 @@ func (m *Model) prepareUnigram() (err error) {
 		return err
 	}
 	m.maxScore = max(m.maxScore, math.Abs(float64(m.unigram.UnknownScore())))
+	for id := range m.measures {
+		m.measures[id].score = m.unigram.ScoreOf(int32(id))
+	}
 	return nil
 }
 
@@ -204,11 +218,12 @@ const (
 func (s *Segmenter) appendUnigram(dst []int32, word []byte) []int32 {
 	m := s.model
 	n := float64(len(word))
-	if n*m.maxScore > maxWordSum || s.unigram.Gap(word) <= n*rounding+1e-6 {
-		return append(dst, m.undecided(), int32(len(word)))
+	if n*m.maxScore <= maxWordSum {
+		if ids, ok := s.unigram.AppendDecided(dst, word, n*rounding+1e-6); ok {
+			return ids
+		}
 	}
-	dst, _ = appendPath(s.unigram, dst, word, 0)
-	return dst
+	return append(dst, m.undecided(), int32(len(word)))
 }
 
 // appendPath appends the ids of text after a text with a sum of scores.

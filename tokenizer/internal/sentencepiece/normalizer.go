@@ -19,8 +19,9 @@ const maxGrowth = 64
 // normalizer normalizes text.
 type normalizer struct {
 	charsmap      *charsmap.Map
-	userDefined   *trie.Trie          // as written in a text; not normalized
-	plain         [utf8.RuneSelf]bool // characters that do not change before another one below utf8.RuneSelf
+	userDefined   *trie.Trie // as written in a text; not normalized
+	plain         [256]bool  // characters but the space that do not change before one below utf8.RuneSelf
+	keepsSpace    bool       // nor does the space
 	removesSpaces bool
 	addsPrefix    bool
 	addsSuffix    bool
@@ -37,10 +38,11 @@ func newNormalizer(f *File, userDefined *trie.Trie) (n normalizer, err error) {
 		return n, fmt.Errorf("normalizer_spec: precompiled_charsmap makes a text up to %.0f times as long, at most %d is "+
 			"supported", growth, maxGrowth)
 	}
-	for c := range n.plain {
+	for c := range utf8.RuneSelf {
 		_, isStart := userDefined.Next(trie.Root, byte(c))
 		n.plain[c] = !isStart && n.charsmap.KeepsBeforeASCII(byte(c))
 	}
+	n.keepsSpace, n.plain[' '] = n.plain[' '], false
 	return n, nil
 }
 
@@ -76,12 +78,16 @@ func (n *normalizer) append(dst, s []byte) []byte {
 	}
 	afterSpace := n.removesSpaces
 	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf && n.plain[c] && (i+1 == len(s) || s[i+1] < utf8.RuneSelf) {
-			if c != ' ' || !afterSpace {
-				dst = append(dst, c)
+		if end := n.plainEnd(s, i); end > i {
+			dst = append(dst, s[i:end]...)
+			i, afterSpace = end, false
+			continue
+		}
+		if s[i] == ' ' && n.keepsSpace && (i+1 == len(s) || s[i+1] < utf8.RuneSelf) {
+			if !afterSpace {
+				dst = append(dst, ' ')
 			}
-			afterSpace = c == ' ' && n.removesSpaces
+			afterSpace = n.removesSpaces
 			i++
 			continue
 		}
@@ -106,6 +112,18 @@ func (n *normalizer) append(dst, s []byte) []byte {
 		dst = append(dst, ' ')
 	}
 	return dst
+}
+
+// plainEnd returns the end of the plain characters of s from i on.
+func (n *normalizer) plainEnd(s []byte, i int) int {
+	end := i
+	for end < len(s) && n.plain[s[end]] {
+		end++
+	}
+	if end > i && end < len(s) && s[end] >= utf8.RuneSelf {
+		end-- // it may change before the next character
+	}
+	return end
 }
 
 // replaceMarks replaces each spaceMark by a space, in place.
