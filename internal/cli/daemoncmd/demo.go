@@ -69,7 +69,8 @@ ignored.`,
 	}
 	flags := cmd.Flags()
 	for _, x := range []struct{ name, path, usage string }{
-		{"tokenizer", "tokenizer.name", "gpt2, cl100k_base, o200k_base or a tokenizer.json, tokenizer.model or rank `file` (default gpt2)"},
+		{"tokenizer", "tokenizer.name",
+			"gpt2, cl100k_base, o200k_base or a tokenizer.json, tokenizer.model or rank `file` (default gpt2)"},
 		{"method", "packing.method", "packing `method`, such as bfd or concat (default bucket)"},
 		{"length", "packing.buckets", "`tokens` of a row (default 2048)"},
 		{"rows", "steps.rows", "`rows` of a step over all readers (default 64)"},

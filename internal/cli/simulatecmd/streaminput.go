@@ -46,7 +46,8 @@ func (in *streamInput) register(cmd *cobra.Command) {
 		"with --from-stream: override a setting, such as stream.name=DOCS; may be repeated")
 	in.flags.RegisterDaemon(cmd)
 	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
-		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json, tokenizer.model or rank `file`")
+		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, "+
+			"or a tokenizer.json, tokenizer.model or rank `file`")
 }
 
 // settle reads the configuration. Sources, and packing settings that no flag sets, are those of the configuration (-c,
