@@ -120,6 +120,8 @@ func TestSentencePiece_IDs(t *testing.T) {
 		{Text: "ab", Score: -4}, {Text: "▁a", Score: -4}, {Text: "<x>", Type: 4}}
 	unigram := tokentest.SentencePieceOptions{Pieces: pieces}
 	bpe := tokentest.SentencePieceOptions{Pieces: pieces, Kind: 2, ByteFallback: true}
+	equal := tokentest.SentencePieceOptions{Kind: 2, NoPrefix: true, Pieces: []tokentest.Piece{{Text: "a", Score: -9},
+		{Text: "b", Score: -9}, {Text: "ab", Score: -4}, {Text: "ba", Score: -4}, {Text: "aba", Score: -5, Type: 5}}}
 	for _, c := range []struct {
 		o    tokentest.SentencePieceOptions
 		text string
@@ -130,6 +132,8 @@ func TestSentencePiece_IDs(t *testing.T) {
 		{bpe, "ab", []int32{7, 5}}, // equal scores: from the left
 		{bpe, "<x>é", []int32{3, 8, 9 + 0xC3, 9 + 0xA9}},
 		{bpe, "\n", []int32{3, 9 + 10}},
+		{equal, "bab", []int32{6, 4}},
+		{equal, "abb aba", []int32{5, 4, 0, 5, 3}}, // the unused piece becomes its parts
 	} {
 		m := loadModel(t, tokentest.SentencePiece(c.o))
 		if have := m.NewEncoder().Encode(nil, []byte(c.text)); !slices.Equal(have, c.want) {

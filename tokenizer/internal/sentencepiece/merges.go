@@ -26,8 +26,8 @@ type merges struct {
 // none is the symbol of characters that are in no piece, and of what has been merged.
 const none = pairs.None
 
-func newMerges(m *Model, hasUnused bool) (*merges, error) {
-	g := &merges{model: m, pairs: pairs.New(2 * len(m.texts)), runes: map[rune]uint32{}, hasUnused: hasUnused,
+func newMerges(m *Model) (*merges, error) {
+	g := &merges{model: m, pairs: pairs.New(2 * len(m.texts)), runes: map[rune]uint32{},
 		rank: scoreRanks(m.Pieces)}
 	symbols := make(map[string]uint32, len(m.texts))
 	for id, text := range m.texts {
@@ -56,6 +56,7 @@ func newMerges(m *Model, hasUnused bool) (*merges, error) {
 		if m.Pieces[id].Type == UserDefined {
 			continue
 		}
+		g.hasUnused = g.hasUnused || m.Pieces[id].Type == Unused
 		for i := range text {
 			if i == 0 {
 				continue
@@ -110,7 +111,9 @@ type symbol struct {
 type merging struct {
 	symbols []symbol
 	heap    pairs.Heap
-	parts   map[uint32][2]uint32 // of unused pieces: the symbols last seen next to one another
+	// parts are the symbols that make an unused piece. They are the same in every text: until they are merged, nothing
+	// is merged across the borders of the piece, so its characters merge as they do alone.
+	parts map[uint32][2]uint32
 }
 
 // maxKept is the longest text, in characters, whose scratch space is kept.

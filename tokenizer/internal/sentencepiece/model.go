@@ -98,12 +98,8 @@ func (m *Model) prepare() (err error) {
 		err = m.prepareUnigram()
 		m.cuts, m.crossing = pretokenize.NewSplitPoints(false, m.texts, always), m.texts
 	case BPE:
-		hasUnused := slices.ContainsFunc(m.Pieces, func(p Piece) bool { return p.Type == Unused && p.Text != "\x00" })
 		m.cuts, m.crossing = pretokenize.NewSplitPoints(false, m.texts, always), m.texts
-		if hasUnused { // what replaces an unused piece may depend on the rest of the text
-			m.cuts, m.crossing = pretokenize.NewSplitPoints(false, nil, never), nil
-		}
-		m.pairs, err = newMerges(m, hasUnused)
+		m.pairs, err = newMerges(m)
 	default:
 		m.ids = make(map[string]int32, len(m.texts))
 		for id, text := range m.texts {
