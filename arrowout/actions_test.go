@@ -40,6 +40,13 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 		}
 		return state.ConsumptionResponse{Window: 8}
 	}
+	f.resized = func(q state.ResizeRequest) state.ResizeResult {
+		if q == (state.ResizeRequest{RankID: state.RankID{Job: "eval", Rank: 1, World: 2, Peer: 3},
+			Session: strings.Repeat("5e", 16), Step: 9, Skips: "[[1,3],[3,4]]"}) {
+			return state.ResizeResult{Missing: []int{0}, MissingCount: 1, Refused: "no"}
+		}
+		return state.ResizeResult{Agreed: q.Withdraw && q.Skips == ""}
+	}
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
@@ -56,6 +63,10 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 			`","taken":35,"waiting":true,"still":20.5,"left":true}`,
 			`{"run":"fake","known":true,"window":64}`},
 		{"consumed", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`, `{"run":"fake","known":false,"window":8}`},
+		{"resize", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) +
+			`","step":9,"skip":[[1,3],[3,4]]}`, `{"run":"fake","agreed":false,"missing":[0],"missing_count":1,"refused":"no"}`},
+		{"resize", `{"rank":0,"world":1,"session":"` + strings.Repeat("5e", 16) + `","step":0,"skip":[],"left":true}`,
+			`{"run":"fake","agreed":true}`},
 		{"measure", `{"run":"fake"}`,
 			`{"run":"fake","length":{"steps":900,"error":12,"exact":false,"open":["web"],"measured":0.5}}`},
 		{"find", `{"sequence":2}`,
@@ -133,13 +144,14 @@ func TestListActions_ListsEveryAction(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := act(c, a.Type, `{"step":1}`); err != nil && !strings.Contains(err.Error(), "unknown key") {
+		if _, err := act(c, a.Type, `{"step":1}`); err != nil && !strings.Contains(err.Error(), "unknown key") &&
+			!strings.Contains(err.Error(), "is missing") {
 			t.Errorf("%s: %v", a.Type, err)
 		}
 		if _, err := act(c, a.Type, `{"run":"other"`+map[bool]string{true: `,"step":1`}[strings.Contains(a.Description,
 			`"step"`)]+
 			map[string]string{"text": `,"sequence":1`, "consumed": `,"session":"` + strings.Repeat("5e", 16) +
-				`","taken":1`}[a.Type]+`}`); infoOf(t, err,
+				`","taken":1`, "resize": `,"session":"` + strings.Repeat("5e", 16) + `","rank":0,"world":1`}[a.Type]+`}`); infoOf(t, err,
 			codes.FailedPrecondition).Reason != "RUN_MISMATCH" {
 			t.Errorf("%s: %v", a.Type, err)
 		}
@@ -220,5 +232,24 @@ func TestLedger_LongLedgerIsPaged(t *testing.T) {
 	}
 	if rows != 50 || len(results) < 2 {
 		t.Errorf("%d rows in %d results", rows, len(results))
+	}
+}
+
+func TestResize_InvalidBodies(t *testing.T) {
+	c := dial(t, serve(t, newFake(2, 2, 16)))
+	session := `"session":"` + strings.Repeat("5e", 16) + `"`
+	for body, want := range map[string]string{
+		`{"rank":0,"world":1,"step":0}`:                                      `the key "session" is missing`,
+		`{"rank":2,"world":2,"step":0,` + session + `}`:                      "rank 2 of world 2: want a rank of 0 to 1",
+		`{"rank":0,"world":0,"step":0,` + session + `}`:                      `"world" is "0"`,
+		`{"rank":0,"world":1,"step":0,"skip":[[3,1]],` + session + `}`:       "want ascending ranges",
+		`{"rank":0,"world":1,"step":0,"skip":[[1]],` + session + `}`:         "want ascending ranges",
+		`{"rank":0,"world":1,"step":0,"skip":[[1,3],[2,4]],` + session + `}`: "want ascending ranges",
+		`{"rank":0,"world":1,"step":0,"skip":"1-3",` + session + `}`:         "want ranges",
+	} {
+		if _, err := act(c, "resize", body); err == nil || !strings.Contains(err.Error(), want) ||
+			infoOf(t, err, codes.InvalidArgument).Reason != "INVALID_TICKET" {
+			t.Errorf("%s: %v, want %q", body, err, want)
+		}
 	}
 }

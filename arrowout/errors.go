@@ -30,7 +30,7 @@ func Code(r fault.Reason) codes.Code {
 		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.IdleReader:
 		return codes.Unavailable
 	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch,
-		fault.RunReplaced, fault.WorldMismatch, fault.Replaced,
+		fault.RunReplaced, fault.WorldMismatch, fault.WorldConflict, fault.Replaced,
 		fault.DuplicateRank, fault.TooManySegments:
 		return codes.FailedPrecondition
 	case fault.StepPurged, fault.StepNotPlanned:

@@ -52,6 +52,7 @@ type fakeRun struct {
 	sent     map[string]uint64 // number of steps that jobs were sent; nil: all
 	room     func(ctx context.Context, step uint64) error
 	consumed func(place state.RankID, c state.Consumption) state.ConsumptionResponse
+	resized  func(q state.ResizeRequest) state.ResizeResult
 
 	readers   atomic.Int64
 	assembled atomic.Int64
@@ -306,6 +307,13 @@ func (f *fakeRun) Leave(_ context.Context, job string) (uint64, error) {
 	delete(f.kept, job)
 	f.mu.Unlock()
 	return f.Info().Committed, err
+}
+
+func (f *fakeRun) Resize(_ context.Context, q state.ResizeRequest) (state.ResizeResult, error) {
+	if f.resized == nil {
+		return state.ResizeResult{}, nil
+	}
+	return f.resized(q), nil
 }
 
 func (f *fakeRun) LookupDocument(_ context.Context, id string) ([]uint64, error) {

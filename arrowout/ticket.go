@@ -79,9 +79,8 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 	if t.Session != "" && !taken {
 		t.Taken = t.Step
 	}
-	if t.Rank >= t.World {
-		return parsedTicket{}, refusal.InvalidTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank,
-			t.World, t.World-1)
+	if err := request.CheckRank(t.Rank, t.World); err != nil {
+		return parsedTicket{}, err
 	}
 	if columns == nil {
 		columns = batch.DefaultColumns

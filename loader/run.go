@@ -46,6 +46,8 @@ type Info struct {
 	Commits   planrecord.Commits `json:"commits"`
 	// Skipped is the number of steps that each job has skipped before its last commit.
 	Skipped map[string]uint64 `json:"skipped,omitempty"`
+	// WorldSizes are those that the ranks of jobs have agreed on during the run.
+	WorldSizes planrecord.WorldSizes `json:"world_sizes,omitempty"`
 	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
 	// FormerNames are names that the run had before its plan was repaired. A client with one of them refers to this run.
@@ -78,6 +80,7 @@ type Run struct {
 	streams     *planview.Streams
 	coordinator *cluster.Coordinator
 	follower    *follower.Follower
+	worlds      worldSizes
 }
 
 // Open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.
@@ -107,10 +110,12 @@ func Open(ctx context.Context, name string, c runconfig.Config, o backend.Option
 	if err := coordinator.Open(ctx); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	return &Run{
+	r := &Run{
 		name: name, config: c, options: o, clustered: e.Elector != nil, plan: view, streams: streams,
 		coordinator: coordinator, follower: f,
-	}, nil
+	}
+	r.worlds = worldSizes{plan: view, follower: f, timeout: o.StallTimeout, request: r.requestLeader}
+	return r, nil
 }
 
 // Serve leads the run, or follows the plan of the leading daemon, until ctx is done or the run fails. It returns nil
@@ -148,7 +153,7 @@ func (r *Run) Info() Info {
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
 		Committed: now.Commits.Committed(), Oldest: now.Oldest, Commits: now.Commits, Skipped: now.Commits.Skipped(),
 		HasPlan: begun, Daemons: daemons, Leader: leader, Schedule: r.plan.Schedule(), Length: r.Length(),
-		Ahead: r.options.Ahead}
+		Ahead: r.options.Ahead, WorldSizes: now.WorldSizes}
 	if begun {
 		info.ID = h.ID
 	}
@@ -169,6 +174,9 @@ func (r *Run) Join(place state.RankID, step uint64) (*follower.Reader, error) {
 
 // JoinAs is Join with a description of the client.
 func (r *Run) JoinAs(place state.RankID, step uint64, client state.Client) (*follower.Reader, error) {
+	if err := r.worlds.await(place, step); err != nil {
+		return nil, err
+	}
 	reader, err := r.follower.Join(r.name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
@@ -263,7 +271,12 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	if err := validateIdentity(who); err != nil {
 		return 0, err
 	}
-	infos, err := r.waitForSources(ctx)
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
+	defer cancel()
+	infos, err := awaitSources(limit, r.plan, r.streams)
+	if ctx.Err() == nil && limit.Err() != nil && err != nil {
+		err = r.follower.UnansweredCause()
+	}
 	if err != nil {
 		return 0, err
 	}
@@ -283,23 +296,18 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	return r.recordEntry(ctx, planrecord.SealSource{Source: i, Requester: who})
 }
 
-// waitForSources returns the sources of the run. It waits for the run to begin, for the stall timeout at most.
-func (r *Run) waitForSources(ctx context.Context) ([]plan.SourceInfo, error) {
-	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
-	defer cancel()
+// awaitSources returns the sources of a run. It waits for the run to begin, until ctx is done.
+func awaitSources(ctx context.Context, view *planview.View, streams *planview.Streams) ([]plan.SourceInfo, error) {
 	for {
-		now := r.plan.Snapshot()
-		infos := r.streams.SourceInfos()
+		now := view.Snapshot()
+		infos := streams.SourceInfos()
 		if now.Failure != nil || len(infos) > 0 {
 			return infos, now.Failure
 		}
 		select {
 		case <-now.Changed:
-		case <-limit.Done():
-			if ctx.Err() != nil {
-				return nil, ctx.Err()
-			}
-			return nil, r.follower.UnansweredCause()
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
 	}
 }

@@ -157,7 +157,10 @@ func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
 
 func (p *prebuilt) RecordCommit(context.Context, planrecord.Commit) (uint64, error) { return 0, nil }
 func (p *prebuilt) Leave(context.Context, string) (uint64, error)                   { return 0, nil }
-func (p *prebuilt) LookupDocument(context.Context, string) ([]uint64, error)        { return nil, nil }
+func (p *prebuilt) Resize(context.Context, state.ResizeRequest) (state.ResizeResult, error) {
+	return state.ResizeResult{}, nil
+}
+func (p *prebuilt) LookupDocument(context.Context, string) ([]uint64, error) { return nil, nil }
 func (p *prebuilt) FindRows(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
 	return nil
 }

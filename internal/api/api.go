@@ -8,6 +8,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
@@ -73,6 +74,12 @@ type ScheduleResponse struct {
 	Schedule runconfig.Schedule `json:"schedule"` // as far as the daemon has read the plan
 }
 
+// ResizeResponse is the response to resize.
+type ResizeResponse struct {
+	Run string `json:"run"`
+	state.ResizeResult
+}
+
 // MixtureSource is the state of one source of a mixture. Shares are of tokens.
 type MixtureSource struct {
 	Name   string         `json:"name"`
@@ -120,6 +127,8 @@ type Step struct {
 	Bucket int    `json:"bucket"`                  // tokens of a row
 	Cursor uint64 `json:"cursor"`                  // last document that the planner had seen
 	Masked int64  `json:"masked_tokens,omitempty"` // without loss
+	// WorldSizes are the last changes of the world sizes of jobs, as far as they precede the step.
+	WorldSizes planrecord.WorldSizes `json:"world_sizes,omitempty"`
 }
 
 // LedgerPage is the response to ledger: a part of a step's rows. A large step is sent as several pages.

@@ -217,13 +217,15 @@ type PackingStatus struct {
 
 // JobStatus describes the ranks of a job with one world size.
 type JobStatus struct {
-	Job         string `json:"job"`
-	World       int    `json:"world"`
-	Present     int    `json:"present"`           // ranks
-	Missing     []int  `json:"missing,omitempty"` // ranks that are not present, the first ones
-	MinConsumed uint64 `json:"least"`             // steps consumed by the rank furthest behind
-	MaxConsumed uint64 `json:"most"`              // steps consumed by the furthest rank
-	Sent        uint64 `json:"sent_steps"`        // to the rank that was sent least
+	Job     string `json:"job"`
+	World   int    `json:"world"`
+	Present int    `json:"present"` // ranks
+	// first step with this world size, if its ranks agreed on it during the run
+	SinceStep   *uint64 `json:"since_step,omitempty"`
+	Missing     []int   `json:"missing,omitempty"` // ranks that are not present, the first ones
+	MinConsumed uint64  `json:"least"`             // steps consumed by the rank furthest behind
+	MaxConsumed uint64  `json:"most"`              // steps consumed by the furthest rank
+	Sent        uint64  `json:"sent_steps"`        // to the rank that was sent least
 	// its clients report their consumption; else Least and Most are steps sent
 	ReportsConsumption bool `json:"reports"`
 	// reading, or the RankStatus.State of the ranks that delay the job

@@ -31,7 +31,6 @@ import (
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
-	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/runconfig"
 	"loaderd/stream"
@@ -220,7 +219,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
 		tokenStoreMetrics{d.docs.tokens.Store},
-		rankMetrics{d.flight.StreamStats, d.run.Ranks, func() planrecord.Commits { return d.run.Info().Commits }},
+		rankMetrics{d.flight.StreamStats, d.run.Ranks, d.run.Info},
 		daemonMetrics{d.run.IsLeader, d.monitor.Term, d.run.Verdict}, buildInfo(build.This()))
 	return nil
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"loaderd/arrowout"
+	"loaderd/loader"
 	"loaderd/loader/census"
-	"loaderd/loader/planrecord"
 )
 
 // Limits of the labels, because clients choose ranks and the names of jobs.
@@ -24,7 +24,7 @@ const (
 type rankMetrics struct {
 	streams func() []arrowout.StreamStats
 	ranks   func() census.View
-	commits func() planrecord.Commits
+	info    func() loader.Info
 }
 
 // rankMetric is a metric with one value per rank.
@@ -90,13 +90,16 @@ var committedStepDesc = newJobDesc("committed_step", "The job's checkpoints cove
 // skippedStepsDesc is the number of steps that each job has skipped.
 var skippedStepsDesc = newJobDesc("skipped_steps", "Steps before the committed one that the job has skipped.")
 
+// worldStepDesc is the first step with the world size that the ranks of a job have agreed on.
+var worldStepDesc = newJobDesc("world_step", "First step with the world size that the ranks last agreed on.")
+
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 	for _, x := range perRankMetrics {
 		out <- x.desc
 	}
 	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, skippedStepsDesc, missingRankDesc,
-		consumedStepDesc, slowestStepDesc, fastestStepDesc, worldSizeDesc} {
+		consumedStepDesc, slowestStepDesc, fastestStepDesc, worldSizeDesc, worldStepDesc} {
 		out <- x
 	}
 }
@@ -114,13 +117,17 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(jobRanksDesc, prometheus.GaugeValue, float64(jobs[name]), name)
 	}
 	collectCensus(view, out)
-	commits := m.commits()
+	info := m.info()
+	commits := info.Commits
 	for _, name := range firstN(slices.Sorted(maps.Keys(commits)), maxShownJobs) {
 		c := commits[name]
 		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(c.Step), name)
 		if c.Skipped > 0 {
 			out <- prometheus.MustNewConstMetric(skippedStepsDesc, prometheus.GaugeValue, float64(c.Skipped), name)
 		}
+	}
+	for _, name := range firstN(slices.Sorted(maps.Keys(info.WorldSizes)), maxShownJobs) {
+		out <- prometheus.MustNewConstMetric(worldStepDesc, prometheus.GaugeValue, float64(info.WorldSizes[name].Step), name)
 	}
 }
 

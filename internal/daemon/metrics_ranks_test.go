@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"loaderd/arrowout"
+	"loaderd/loader"
 	"loaderd/loader/census"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
@@ -29,7 +30,10 @@ func ranked(streams ...arrowout.StreamStats) rankMetrics {
 		return streams
 	}, func() census.View {
 		return c.View(at)
-	}, func() planrecord.Commits { return planrecord.Commits{"a": {Step: 7, Skipped: 2}, "gone": {Step: 3}} }}
+	}, func() loader.Info {
+		return loader.Info{Commits: planrecord.Commits{"a": {Step: 7, Skipped: 2}, "gone": {Step: 3}},
+			WorldSizes: planrecord.WorldSizes{"a": {Step: 5, Ranks: 2}}}
+	}}
 }
 
 // Each rank and each job has its own values. If two streams read as one rank, the slower one counts, and the
@@ -44,13 +48,13 @@ func TestRankMetrics_PerRankAndJob(t *testing.T) {
 		"loaderd_job_ranks a":               2, "loaderd_job_ranks b": 1, "loaderd_job_slowest_step a": 2,
 		"loaderd_job_fastest_step a":   12,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3,
-		"loaderd_job_skipped_steps a": 2,
+		"loaderd_job_skipped_steps a": 2, "loaderd_job_world_step a": 5,
 	} {
 		if got, there := have[name]; got != want || !there {
 			t.Errorf("%s is %v, want %v", name, got, want)
 		}
 	}
-	if want := 3*5 + 2*4 + 3; len(have) != want {
+	if want := 3*5 + 2*4 + 4; len(have) != want {
 		t.Errorf("%d figures, want %d: %v", len(have), want, have)
 	}
 }
@@ -62,7 +66,7 @@ func TestRankMetrics_NumberIsBounded(t *testing.T) {
 		streams = append(streams, reads("big", i, uint64(1000+i)), reads(fmt.Sprintf("job-%d", i), 0, 5))
 	}
 	have := gathered(t, ranked(streams...))
-	if want := maxShownRanks*len(perRankMetrics) + maxShownJobs*4 + 3; len(have) != want {
+	if want := maxShownRanks*len(perRankMetrics) + maxShownJobs*4 + 4; len(have) != want {
 		t.Errorf("%d figures, want %d", len(have), want)
 	}
 	for i, shown := range map[int]bool{0: true, maxShownRanks - 1: true, maxShownRanks: false, 999: false} {
@@ -89,7 +93,7 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 		"loaderd_job_world a":        4,
 		"loaderd_job_slowest_step a": 40, "loaderd_job_fastest_step a": 42, "loaderd_job_committed_step a": 7,
 		"loaderd_job_committed_step gone": 3,
-		"loaderd_job_skipped_steps a":     2}
+		"loaderd_job_skipped_steps a":     2, "loaderd_job_world_step a": 5}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}
@@ -105,7 +109,7 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 		"loaderd_job_slowest_step a": 30, "loaderd_job_fastest_step a": 30, "loaderd_job_slowest_step b": 0,
 		"loaderd_job_fastest_step b":   0,
 		"loaderd_job_committed_step a": 7, "loaderd_job_committed_step gone": 3,
-		"loaderd_job_skipped_steps a": 2}
+		"loaderd_job_skipped_steps a": 2, "loaderd_job_world_step a": 5}
 	if have := gathered(t, m); !maps.Equal(have, want) {
 		t.Errorf("%v, want %v", have, want)
 	}

@@ -182,6 +182,7 @@ var bodies = map[string][]request{
 	"filter":   {{"", `{"where":"tokens > 0"}`}, {"without a change", `{}`}},
 	"schedule": {{"", `{"phases":[{"rows":64}]}`}, {"without a change", `{}`}},
 	"consumed": {{"", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`}},
+	"resize":   {{"", `{"session":"` + strings.Repeat("5e", 16) + `","rank":1,"world":2,"step":0,"left":true}`}},
 }
 
 func bodiesOf(action string) []request {

@@ -83,6 +83,9 @@ var (
 		"A rank holds the other ranks of its job: `job`, `world`, `ranks`, `state`, `step`, `cause`, `do`.")
 	RankResolved = define("rank.resolved", "A missing rank no longer holds the others: `job`, `world`, `ranks`.")
 
+	WorldSizeChanged = define("world.changed",
+		"The ranks of a job have agreed on another world size: `job`, `ranks`, `from_step`.")
+
 	StallStarted = define("stall.started", "Readers wait for a step for 10 s: `step`, `readers`, `waited`, `reason`, "+
 		"`cause`, `do`. Again when the cause changes, and every minute.")
 	StallResolved = define("stall.resolved", "The step that readers waited for is planned: `step`, `waited`.")

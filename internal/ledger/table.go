@@ -3,6 +3,7 @@ package ledger
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -91,10 +92,14 @@ func (s Step) writeSummary(w io.Writer) {
 	if s.Masked > 0 {
 		masked = fmt.Sprintf(", %d without a loss", s.Masked)
 	}
+	worlds := ""
+	for _, job := range slices.Sorted(maps.Keys(s.WorldSizes)) {
+		worlds += fmt.Sprintf("; %d ranks of job %s from step %d", s.WorldSizes[job].Ranks, job, s.WorldSizes[job].Step)
+	}
 	fmt.Fprintf(w, "run %s step %d: %d rows of %d tokens, %d pieces of %d documents, %d tokens, %d padding (%.3f "+
-		"%%)%s; planned behind document %d\n\n",
+		"%%)%s; planned behind document %d%s\n\n",
 		s.Run, s.Index, len(s.Rows), s.Bucket, pieces, len(documents), tokens, slots-tokens,
-		100*float64(slots-tokens)/float64(max(slots, 1)), masked, s.Cursor)
+		100*float64(slots-tokens)/float64(max(slots, 1)), masked, s.Cursor, worlds)
 }
 
 func (s Step) hasText() bool {

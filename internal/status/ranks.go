@@ -7,6 +7,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/loader/census"
 	"loaderd/loader/diagnosis"
+	"loaderd/loader/planrecord"
 )
 
 // processKey identifies the streams of a process.
@@ -68,13 +69,16 @@ func rankStatuses(v census.View, streams []api.RankStatus, planned uint64, own s
 }
 
 // jobStatuses describes the jobs of a run.
-func jobStatuses(v census.View, planned uint64) []api.JobStatus {
+func jobStatuses(v census.View, planned uint64, worlds planrecord.WorldSizes) []api.JobStatus {
 	out := []api.JobStatus{}
 	for _, j := range v.Jobs {
 		x := api.JobStatus{Job: j.Job, World: j.World, Present: j.Present, Missing: j.Missing,
 			MinConsumed: min(j.MinConsumed, planned),
 			MaxConsumed: min(j.MaxConsumed, planned), Sent: min(j.MinSent, planned),
 			ReportsConsumption: j.Reports, State: api.StateReading}
+		if size, known := worlds[j.Job]; known && size.Ranks == j.World {
+			x.SinceStep = &size.Step
+		}
 		if j.Finding != nil {
 			x.State, x.Failing, x.Sentence = string(j.Finding.State), j.Finding.Level == census.Critical,
 				diagnosis.RankCause(j.Finding).Message

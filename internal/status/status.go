@@ -38,8 +38,8 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Rates:     api.Rates{Rates: rates, Bytes: bytes},
 		Commits:   []api.JobCommit{},
 		StepSizes: api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule)},
-		Ranks:     furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
-		Events: w.Events.newest()}
+		Ranks:     furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
+		Daemons: daemons, Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)
 	if consumed != nil {
 		read = *consumed

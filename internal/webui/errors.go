@@ -38,7 +38,7 @@ func statusCode(err error) int {
 	case limited:
 		return http.StatusTooManyRequests
 	case fault.RunMismatch, fault.RunReplaced, fault.PlanMismatch, fault.StreamMismatch, fault.PlanForeign,
-		fault.PlanTruncated, fault.WorldMismatch:
+		fault.PlanTruncated, fault.WorldMismatch, fault.WorldConflict:
 		return http.StatusConflict
 	case internal, fault.RunFailed:
 		return http.StatusInternalServerError

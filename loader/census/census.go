@@ -215,6 +215,23 @@ func (c *Census) remoteEntry(id ProcessID) (Process, bool) {
 	return Process{}, false
 }
 
+// HasStreams reports whether a job has an open stream with a world size, here or at another daemon.
+func (c *Census) HasStreams(job Key, now time.Time) bool {
+	for id, e := range c.own {
+		if id.Key == job && e.Streams > 0 {
+			return true
+		}
+	}
+	for _, s := range c.remotes {
+		for id, e := range s.entries {
+			if id.Key == job && s.currentEntry(e, now).Streams > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // Leave records that a job has left. Its missing ranks are not reported until one of its ranks opens another stream.
 func (c *Census) Leave(job string, now time.Time) { c.leftJobs[job] = now }
 

@@ -110,6 +110,20 @@ func (c *Census) View(now time.Time) View {
 	return v
 }
 
+// WithoutFormer returns the view without the processes of former world sizes. current returns the world size of a job;
+// 0 if it is unknown. Processes of another one stay if none has that one, or if they have open streams.
+func (v View) WithoutFormer(current func(job string) int) View {
+	present := map[string]bool{} // jobs with a present process of the current world size
+	for _, j := range v.Jobs {
+		present[j.Job] = present[j.Job] || j.World == current(j.Job)
+	}
+	v.Jobs = slices.DeleteFunc(v.Jobs, func(j Job) bool {
+		return present[j.Job] && j.World != current(j.Job) &&
+			!slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Streams > 0 })
+	})
+	return v
+}
+
 // reportSkew returns the maximum difference between the times of the last reports of two processes. Reports that
 // another daemon has received arrive with its rolls.
 func (j *Job) reportSkew() time.Duration {

@@ -40,6 +40,7 @@ const (
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
 	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a newer run of the same name
 	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
+	WorldConflict   Reason = "WORLD_CONFLICT"   // the ranks of a job do not agree about their world size
 	StepPurged      Reason = "STEP_PURGED"      // the step's documents were released
 	StepNotPlanned  Reason = "STEP_NOT_PLANNED" // the step is too far in the future
 	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is missing from the stream

@@ -101,8 +101,10 @@ func (f *Follower) updateRanks() {
 		sent[x.place] = max(sent[x.place], x.next)
 	}
 	f.mu.Unlock()
-	view := f.Ranks.Evaluate(sent, f.plan.Snapshot().Commits)
+	now := f.plan.Snapshot()
+	view := f.Ranks.Evaluate(sent, now.Commits, now.WorldSizes)
 	f.sendRetained()
+	f.dropConflicting()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range view.Jobs {

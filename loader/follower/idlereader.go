@@ -41,13 +41,11 @@ func (f *Follower) dropIdle(now time.Time) {
 		}
 	}
 	for _, r := range silent {
-		r.dropCause = &fault.Error{Reason: fault.IdleReader,
+		f.drop(r, &fault.Error{Reason: fault.IdleReader,
 			Message: fmt.Sprintf("rank %d of %d of job %s has not requested step %d for %s, and others wait for it",
 				r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idleSince).Round(time.Millisecond)),
 			Advice: "retry the same step; before a pause that is longer than serve.idle_reader_timeout, commit the steps " +
 				"that must be kept",
-			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}}
-		f.removeReader(r)
-		r.dropped <- r.dropCause
+			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}})
 	}
 }

@@ -46,6 +46,9 @@ func (r *Reader) Next(ctx context.Context) (*plan.Step, error) {
 	defer stall.Stop()
 	for {
 		now := f.plan.Snapshot()
+		if conflict := r.findConflict(next, now.WorldSizes); conflict != nil {
+			return nil, conflict
+		}
 		switch {
 		case next < now.Steps:
 			s, err := f.Prefetch.step(ctx, next)

@@ -28,11 +28,12 @@ type Ready struct {
 // concurrent use.
 type Applier struct {
 	Planner    *Planner
-	Pending    []planrecord.Control // recorded but not in effect yet, in the order in which they take effect
-	Commits    planrecord.Commits   // the map is replaced, never changed
-	End        *planrecord.End      // nil until it is recorded
-	Ended      bool                 // no further document is accepted
-	UsedTokens int64                // tokens of used documents; in a fork, including those buffered in its parent
+	Pending    []planrecord.Control  // recorded but not in effect yet, in the order in which they take effect
+	Commits    planrecord.Commits    // the map is replaced, never changed
+	WorldSizes planrecord.WorldSizes // as Commits
+	End        *planrecord.End       // nil until it is recorded
+	Ended      bool                  // no further document is accepted
+	UsedTokens int64                 // tokens of used documents; in a fork, including those buffered in its parent
 }
 
 // NewApplier returns the applier of a run at its start.
@@ -56,7 +57,9 @@ func (a *Applier) Record(e planrecord.Entry) {
 			})
 		}
 	case planrecord.Commit, planrecord.Leave:
-		a.Commits = a.Commits.WithEntry(e)
+		a.Commits, a.WorldSizes = a.Commits.WithEntry(e), a.WorldSizes.WithEntry(e)
+	case planrecord.Resize:
+		a.WorldSizes = a.WorldSizes.WithEntry(e)
 	case planrecord.End:
 		a.End = &e
 	}
@@ -175,5 +178,6 @@ func (a *Applier) Validator(c *runconfig.Config) planrecord.Validator {
 	return planrecord.NewValidatorAt(planrecord.Progress{
 		Config: c, Schedule: a.Planner.Schedule(), Steps: a.Planner.Next(), Ended: a.End != nil,
 		Sources: a.Planner.Infos(), SourceStatus: a.Planner.Mixture().Status(), Pending: a.Pending,
+		WorldSizes: a.WorldSizes,
 	})
 }

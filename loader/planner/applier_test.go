@@ -153,12 +153,18 @@ func TestApplier_JobsFollowCommitRecords(t *testing.T) {
 	for _, e := range []planrecord.Entry{
 		planrecord.Commit{Job: "a", Step: 5}, planrecord.Commit{Job: "b", Step: 2, Skipped: 1},
 		planrecord.Commit{Job: "c", Step: 9},
+		planrecord.Resize{Job: "a", WorldSize: planrecord.WorldSize{Step: 3, Ranks: 4}},
+		planrecord.Resize{Job: "c", WorldSize: planrecord.WorldSize{Step: 3, Ranks: 4}},
+		planrecord.Resize{Job: "a", WorldSize: planrecord.WorldSize{Step: 1, Ranks: 2}},
 		planrecord.Leave{Job: "c"},
 	} {
 		a.Record(e)
 	}
 	if len(before) > 0 || fmt.Sprint(a.Commits) != "map[a:{5 0} b:{2 1}]" {
 		t.Errorf("committing jobs %v, and %v before", a.Commits, before)
+	}
+	if fmt.Sprint(a.WorldSizes) != "map[a:{1 2}]" {
+		t.Errorf("world sizes %v", a.WorldSizes)
 	}
 	a.FinishReplay()
 	if a.Ended {

@@ -9,8 +9,8 @@ import (
 // Checkpoint returns the applier's state after the record of the plan log that tail describes.
 func (a *Applier) Checkpoint(fingerprint string, tail planrecord.Tail) planrecord.Checkpoint {
 	return planrecord.Checkpoint{
-		Fingerprint: fingerprint, Tail: tail, Commits: a.Commits, Pending: slices.Clone(a.Pending),
-		Planner: a.Planner.AppendState(nil),
+		Fingerprint: fingerprint, Tail: tail, Commits: a.Commits, WorldSizes: a.WorldSizes,
+		Pending: slices.Clone(a.Pending), Planner: a.Planner.AppendState(nil),
 	}
 }
 
@@ -20,7 +20,7 @@ func Restore(h planrecord.Header, c planrecord.Checkpoint) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Commits, a.Pending = c.Commits, slices.Clone(c.Pending)
+	a.Commits, a.WorldSizes, a.Pending = c.Commits, c.WorldSizes, slices.Clone(c.Pending)
 	if err := a.Planner.RestoreState(c.Planner); err != nil {
 		return nil, err
 	}

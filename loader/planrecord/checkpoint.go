@@ -14,6 +14,8 @@ const (
 	checkpointVersion = 1
 	// skipVersion is the version of a checkpoint with a job that has skipped steps.
 	skipVersion = 2
+	// worldVersion is the version of a checkpoint with a job that has changed its world size.
+	worldVersion = 3
 )
 
 // Checkpoint is the complete state of an applier after a record of the plan log. It shortens a restart; no plan
@@ -22,6 +24,7 @@ type Checkpoint struct {
 	Fingerprint string // of the run's configuration
 	Tail        Tail   // last record that the checkpoint covers
 	Commits     Commits
+	WorldSizes  WorldSizes
 	Pending     []Control // recorded but not in effect yet
 	Planner     []byte    // state of the planner
 }
@@ -43,11 +46,17 @@ func (c Checkpoint) Encode() []byte {
 	if c.Commits.Skipped() != nil {
 		version = skipVersion
 	}
+	if len(c.WorldSizes) > 0 {
+		version = worldVersion
+	}
 	b := append([]byte(checkpointMagic), version)
 	b = codec.AppendString(b, c.Fingerprint)
 	b = binary.AppendUvarint(b, c.Tail.Position)
 	b = binary.AppendUvarint(b, uint64(c.Tail.Checksum))
-	b = c.Commits.appendState(b, version == skipVersion)
+	b = c.Commits.appendState(b, version >= skipVersion)
+	if version == worldVersion {
+		b = c.WorldSizes.appendState(b)
+	}
 	b = binary.AppendUvarint(b, uint64(len(c.Pending)))
 	for _, p := range c.Pending {
 		b = p.appendBody(append(b, p.Kind()))
@@ -62,8 +71,8 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	if len(b) < len(checkpointMagic)+5 || string(b[:2]) != checkpointMagic {
 		return c, errors.New("not a checkpoint")
 	}
-	if b[2] != checkpointVersion && b[2] != skipVersion {
-		return c, fmt.Errorf("format version %d, this binary reads %d and %d", b[2], checkpointVersion, skipVersion)
+	if b[2] < checkpointVersion || b[2] > worldVersion {
+		return c, fmt.Errorf("format version %d, this binary reads %d to %d", b[2], checkpointVersion, worldVersion)
 	}
 	body, sum := b[:len(b)-4], binary.LittleEndian.Uint32(b[len(b)-4:])
 	if crc32.Checksum(body, castagnoli) != sum {
@@ -72,7 +81,10 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	in := codec.Cursor{Buf: body[3:]}
 	c.Fingerprint = string(in.Bytes(int(in.BoundedUvarint(1 << 10))))
 	c.Tail = Tail{in.Uvarint(), uint32(in.BoundedUvarint(1<<32 - 1))}
-	c.Commits = readCommits(&in, b[2] == skipVersion)
+	c.Commits = readCommits(&in, b[2] >= skipVersion)
+	if b[2] == worldVersion {
+		c.WorldSizes = readWorldSizes(&in)
+	}
 	for range in.BoundedUvarint(1 << 20) {
 		kind := in.Bytes(1)
 		if in.Err != nil {

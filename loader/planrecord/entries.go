@@ -339,6 +339,8 @@ func readEntry(r *codec.Cursor, kind byte) Entry {
 	case kindLeave:
 		r.Uvarint() // place of a commit's step; a leave has none
 		return Leave{readJob(r)}
+	case kindResize:
+		return readResize(r)
 	case kindEnd:
 		return End{r.Uvarint()}
 	case kindTerm:

@@ -38,6 +38,7 @@ const (
 	kindSeal       = 14 // request to end all sources: never in a plan
 	kindSchedule   = 15 // change of the schedule of steps
 	kindFilter     = 16 // change of a filter
+	kindResize     = 17 // change of a job's world size
 )
 
 const (
@@ -77,8 +78,8 @@ type Repair struct {
 	Steps uint64 `json:"steps"`
 }
 
-// Entry is the content of one record of a plan: a Header, StepPart, ForkState, control, Commit, Leave, End, Term or
-// Foreign.
+// Entry is the content of one record of a plan: a Header, StepPart, ForkState, control, Commit, Leave, Resize, End,
+// Term or Foreign.
 type Entry interface {
 	// Kind returns the kind of its records; docs/reference/plan.md lists the kinds.
 	Kind() byte

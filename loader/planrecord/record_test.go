@@ -133,6 +133,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		Encode(SealSource{Arrival: 79, Requester: "c", Source: 2, Last: 9}),
 		Encode(Commit{Job: "a", Step: 9}),
 		Encode(Commit{Job: "a", Step: 9, Skipped: 4}),
+		Encode(Resize{"a", WorldSize{Step: 9, Ranks: 300}}),
 		Encode(Term{Daemon: "host/7"}),
 		Encode(Term{}),
 		Encode(Mix{Arrival: 5, Requester: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
@@ -172,12 +173,13 @@ func FuzzDecodeRecord(f *testing.F) {
 
 func FuzzDecodeCheckpoint(f *testing.F) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Commits: Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
+		Commits:    Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
+		WorldSizes: WorldSizes{"b": {Step: 4, Ranks: 2}, "c": {Step: 5, Ranks: 300}},
 		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, without which no other code is reached
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b := append([]byte{checkpointMagic[0], checkpointMagic[1], skipVersion},
+		b := append([]byte{checkpointMagic[0], checkpointMagic[1], worldVersion},
 			body...)
 		c, err := DecodeCheckpoint(binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli)))
 		if err != nil {
@@ -191,7 +193,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 
 func TestDecodeCheckpoint_DetectsDamage(t *testing.T) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Commits: Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
+		Commits:    Commits{"a": {Step: 3}, "b": {Step: 9, Skipped: 4}},
+		WorldSizes: WorldSizes{"b": {Step: 4, Ranks: 2}, "c": {Step: 5, Ranks: 300}},
 		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" ||

@@ -31,6 +31,7 @@ type Validator struct {
 	sourceEnds []sourceEnd        // by source
 	// up to this arrival, arrival n is document n of the first source, counted from its first document
 	singleSourceUntil uint64
+	worldSizes        WorldSizes
 	forkStateParts    uint64 // number of ForkState records
 	nextForkState     uint64 // index of the next ForkState record
 
@@ -77,12 +78,13 @@ type Progress struct {
 	Sources      []plan.SourceInfo
 	SourceStatus []mixture.Status // of the sources
 	Pending      []Control        // recorded but not in effect yet
+	WorldSizes   WorldSizes
 }
 
 // NewValidatorAt returns the validator of the records that follow in a plan with the given progress.
 func NewValidatorAt(p Progress) Validator {
 	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config,
-		schedule: p.Schedule}
+		schedule: p.Schedule, worldSizes: p.WorldSizes}
 	o.sources = slices.Clone(p.Sources)
 	for i, s := range p.SourceStatus {
 		o.sourceEnds = append(o.sourceEnds, sourceEnd{s.Sealed, s.Removed, s.Last})
@@ -117,6 +119,9 @@ func (o *Validator) Infos() []plan.SourceInfo { return o.sources }
 
 // Schedule returns the schedule of the steps, at the next step. It is empty if the configuration is unknown.
 func (o *Validator) Schedule() runconfig.Schedule { return o.schedule }
+
+// WorldSizes returns the world sizes that jobs have agreed on. The map is replaced, never changed.
+func (o *Validator) WorldSizes() WorldSizes { return o.worldSizes }
 
 // CheckStep checks the next complete step.
 func (o *Validator) CheckStep(s *plan.Step) error {
@@ -234,6 +239,8 @@ func (o *Validator) CheckEntry(e Entry) error {
 			return fmt.Errorf("job %q commits all steps before %d, but %d steps precede that record", e.Job,
 				e.Step, o.Steps)
 		}
+	case Resize, Leave:
+		return o.checkWorldSize(e)
 	case End:
 		switch {
 		case o.Ended || e.Steps != o.Steps:
@@ -253,6 +260,21 @@ func (o *Validator) checkForkState(x ForkState) error {
 		return fmt.Errorf("%s is out of place", x)
 	}
 	o.nextForkState++
+	return nil
+}
+
+// checkWorldSize applies a change of a world size, or the leave of its job.
+func (o *Validator) checkWorldSize(e Entry) error {
+	if c, resize := e.(Resize); resize {
+		if c.Step > o.Steps {
+			return fmt.Errorf("job %q changes its world size at step %d, but %d steps precede that record", c.Job, c.Step,
+				o.Steps)
+		}
+		if _, known := o.worldSizes[c.Job]; !known && len(o.worldSizes) == MaxResizedJobs {
+			return fmt.Errorf("job %q changes its world size, as %d other jobs have done", c.Job, MaxResizedJobs)
+		}
+	}
+	o.worldSizes = o.worldSizes.WithEntry(e)
 	return nil
 }
 

@@ -31,7 +31,10 @@ func TestValidator_AcceptsRecordsOnlyInPlace(t *testing.T) {
 		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Flush{Arrival: 7}, rowsOf(1, 7, 8),
 			planrecord.Commit{Job: "a", Step: 2},
 			term, planrecord.SealSource{Arrival: 7, Last: 9}, rowsOf(2, 9, 10),
-			planrecord.End{Steps: 3}, planrecord.Leave{Job: "a"}, planrecord.Commit{Job: "b", Step: 3}, term}, ""},
+			planrecord.End{Steps: 3}, resize(3), planrecord.Leave{Job: "a"}, planrecord.Commit{Job: "b", Step: 3}, resize(1),
+			term}, ""},
+		{"a world size of a later step", []any{term, rowsOf(0, 5, 3), resize(2)},
+			"changes its world size at step 2, but 1 steps precede"},
 		{"a step before a term", []any{rowsOf(0, 5, 3)}, "precedes the first term"},
 		{"a seal before a term", []any{planrecord.SealSource{Arrival: 3, Last: 3}}, "precedes the first term"},
 		{"a second header", []any{term, header}, "a header follows"},
@@ -98,4 +101,9 @@ func TestValidator_AcceptsRecordsOnlyInPlace(t *testing.T) {
 			}
 		})
 	}
+}
+
+// resize returns a change of a job's world size.
+func resize(step uint64) planrecord.Resize {
+	return planrecord.Resize{Job: "a", WorldSize: planrecord.WorldSize{Step: step, Ranks: 2}}
 }

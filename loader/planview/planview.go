@@ -67,16 +67,19 @@ type Snapshot struct {
 	Steps   uint64
 	Ended   bool
 	Commits planrecord.Commits
-	Oldest  uint64
-	Failure error
-	Changed <-chan struct{} // closed when any of this changes
+	// WorldSizes are those that jobs have agreed on. The map is never changed.
+	WorldSizes planrecord.WorldSizes
+	Oldest     uint64
+	Failure    error
+	Changed    <-chan struct{} // closed when any of this changes
 }
 
 // Snapshot returns a snapshot of the current state.
 func (v *View) Snapshot() Snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Snapshot{v.steps, v.ended, maps.Clone(v.commits), v.oldestStep, v.failure, v.changed}
+	return Snapshot{v.steps, v.ended, maps.Clone(v.commits), v.recordReader.WorldSizes(), v.oldestStep, v.failure,
+		v.changed}
 }
 
 // Header returns the plan's header; before the plan has one, the header that this process would write.

@@ -90,6 +90,7 @@ type requestBody struct {
 	step      uint64
 	steps     uint64 // number of steps from step on; 0 if not given
 	skipped   uint64
+	skips     string // of the action resize, as text
 	job       string
 	documents bool
 	sequence  uint64
@@ -127,6 +128,9 @@ var All = []Action{
 	{"consumed", auth.Read,
 		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has consumed`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
+	{"resize", auth.Train,
+		`{"run","job","rank","world","peer","session","step","skip","left"}: the rank reads as rank of world from step on; ` +
+			`repeat it until all ranks have agreed`, "job? rank world peer? session step skip? left?", resize, costLow},
 	{"ledger", auth.Operate,
 		`{"run","step","steps","documents"}: the rows of a step, or of so many steps from it on; with documents: true, also ` +
 			`the origin of their documents`, "step steps? documents?", (*Handler).ledger, costLow},
@@ -176,7 +180,8 @@ func (h *Handler) Do(ctx context.Context, name string, body []byte, send func(re
 				return send(b)
 			})
 		}
-		if h.requiredRole(a, q) != auth.Read && !isLimited(err) {
+		repeated := a.Name == "resize" && err == nil // resize logs the agreement
+		if h.requiredRole(a, q) != auth.Read && !isLimited(err) && !repeated {
 			h.audit.logAction(ctx, who, a, q, err)
 		}
 		return err
@@ -221,6 +226,7 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
 			"steps":   request.Number(&q.steps, 1, maxLedgerSteps),
 			"skipped": request.Number(&q.skipped, 0, request.MaxNumber),
+			"skip":    readSkips(&q.skips),
 			"job":     request.JobName(&q.job), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
 			"request_id": request.Text(&q.requestID), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),

@@ -22,6 +22,8 @@ func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q r
 	switch did.Name {
 	case "commit":
 		args = append(args, "job", q.job, "step", q.step)
+	case "resize":
+		args = append(args, "job", q.job, "rank", q.report.rank, "world", q.report.world, "step", q.step)
 	case "leave":
 		args = append(args, "job", q.job)
 	case "ledger":

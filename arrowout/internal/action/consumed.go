@@ -25,10 +25,15 @@ func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 		"still": request.Seconds(&r.SinceChange), "left": request.Boolean(&r.Left)}
 }
 
+// rankID returns the place of the rank.
+func (r *rankReport) rankID(job string) state.RankID {
+	return state.RankID{Job: job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
+}
+
 // consumed records what the trainer of a rank has taken.
 func (h *Handler) consumed(_ context.Context, q requestBody, send func(any) error) error {
 	r := q.report
-	at := state.RankID{Job: q.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
+	at := r.rankID(q.job)
 	h.report(at, r.Session)
 	receipt := h.run.RecordConsumption(at, r.Consumption)
 	return send(api.ConsumedResponse{Run: h.run.Info().Run, Known: receipt.Known, Window: receipt.Window,

@@ -54,7 +54,8 @@ type stepSender struct {
 func (s stepSender) sendStep(ctx context.Context, index uint64) error {
 	h := s.handler
 	step, err := h.run.Step(ctx, index)
-	run := h.run.Info().Run
+	info := h.run.Info()
+	run := info.Run
 	if errors.Is(err, io.EOF) {
 		return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
 			Advice: "request an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
@@ -68,7 +69,7 @@ func (s stepSender) sendStep(ctx context.Context, index uint64) error {
 	}
 	page := api.LedgerPage{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket),
 		Cursor: step.Cursor.Last(),
-		Masked: step.Masked}, Total: len(step.Rows)}
+		Masked: step.Masked, WorldSizes: info.WorldSizes.Before(step.Index)}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if s.described {
 		most = describedPieces

@@ -62,6 +62,8 @@ type Records interface {
 	// retains documents. Both return the step before which all jobs have committed.
 	RecordCommit(ctx context.Context, c planrecord.Commit) (committed uint64, err error)
 	Leave(ctx context.Context, job string) (committed uint64, err error)
+	// Resize adds the request of a rank that its job has another world size from a step on.
+	Resize(ctx context.Context, q state.ResizeRequest) (state.ResizeResult, error)
 	// Checkpoint stores the planner's state and returns its step.
 	Checkpoint(ctx context.Context) (uint64, error)
 }

@@ -88,6 +88,14 @@ func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) e
 	return nil
 }
 
+// CheckRank returns an error for a rank that a world size does not have.
+func CheckRank(rank, world int) error {
+	if rank < world {
+		return nil
+	}
+	return refusal.InvalidTicket("rank %d of world %d: want a rank of 0 to %d", rank, world, world-1)
+}
+
 func sortedKeys(keys map[string]func(json.RawMessage) error) string {
 	var names []string
 	for k := range keys {

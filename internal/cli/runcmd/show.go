@@ -107,6 +107,10 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	for _, job := range slices.Sorted(maps.Keys(info.Skipped)) {
 		line("skipped", "%s by job %s", humanize.Things(int(info.Skipped[job]), "step"), job)
 	}
+	for _, job := range slices.Sorted(maps.Keys(info.WorldSizes)) {
+		size := info.WorldSizes[job]
+		line("world size", "%d ranks of job %s from step %s", size.Ranks, job, humanize.Count(size.Step))
+	}
 	line("length", "%s", lengthOf(info.Length))
 	var names []string
 	for _, s := range info.Sources {

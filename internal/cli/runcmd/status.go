@@ -90,6 +90,11 @@ func writeStatus(w io.Writer, s api.Status) error {
 		steps += fmt.Sprintf(", %s sent, %s consumed", humanize.Count(*s.Sent), humanize.Count(*s.Consumed))
 	}
 	line("steps", "%s, %s committed", steps, humanize.Count(s.Committed))
+	for _, j := range s.Jobs {
+		if j.SinceStep != nil {
+			line("world size", "%d ranks of job %s from step %s", j.World, j.Job, humanize.Count(*j.SinceStep))
+		}
+	}
 	length := lengthOf(s.Length)
 	if s.EndsIn != nil {
 		length += "; last step read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))

@@ -88,7 +88,9 @@ function updateJob(job, name, ranks, s) {
   const front = Math.max(...ranks.map((r) => r.consumed));
   const blocked = (s.jobs ?? []).filter((j) => j.job === name && j.sentence);
   const omitted = s.ranks_total > s.ranks.length ? ` (those with the largest lag of ${count(s.ranks_total)})` : "";
-  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${omitted}, ${plural(front, "step")} consumed`);
+  const since = (s.jobs ?? []).find((j) => j.job === name && j.since_step !== undefined);
+  const agreed = since ? ` since step ${count(since.since_step)}` : "";
+  setText(job.title, `${name ? `Job ${name}` : "Ranks"}: ${plural(ranks.length, "rank")}${agreed}${omitted}, ${plural(front, "step")} consumed`);
   setText(job.held, blocked.length ? blocked.map((j) => j.sentence).join("; ") : holders.length ? lagSentence(holders, most) : "");
   setAttribute(job.held, "data-failing", blocked.some((j) => j.failing) ? "" : null);
   setVisible(job.held, blocked.length + holders.length > 0);

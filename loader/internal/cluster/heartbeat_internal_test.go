@@ -153,7 +153,7 @@ func FuzzHeartbeats(f *testing.F) {
 		}
 		_, _ = o.Addresses()
 		_ = o.Report()
-		for _, job := range o.heartbeats.ranks.Evaluate(nil, nil).Jobs {
+		for _, job := range o.heartbeats.ranks.Evaluate(nil, nil, nil).Jobs {
 			if len(job.Missing) > job.World || job.Present > job.World || job.MinConsumed > job.MaxConsumed {
 				t.Fatalf("%+v", job)
 			}

@@ -29,17 +29,20 @@ type Request struct {
 	DryRun bool `json:"dry_run,omitempty"`
 	// Measure requests a measurement of the run; nothing is recorded.
 	Measure bool `json:"measure,omitempty"`
+	// Resize requests another world size of a job.
+	Resize *state.ResizeRequest `json:"resize,omitempty"`
 	// Length requests the estimated length of the run; nothing is recorded.
 	Length bool `json:"length,omitempty"`
 }
 
 // response is the answer to a Request.
 type response struct {
-	At       uint64           `json:"at"`
-	Mix      *state.MixResult `json:"mix,omitempty"`
-	NoLeader bool             `json:"nobody,omitempty"` // no leader in this process
-	Error    *fault.Error     `json:"error,omitempty"`
-	Length   *state.Length    `json:"length,omitempty"`
+	At       uint64              `json:"at"`
+	Mix      *state.MixResult    `json:"mix,omitempty"`
+	NoLeader bool                `json:"nobody,omitempty"` // no leader in this process
+	Error    *fault.Error        `json:"error,omitempty"`
+	Length   *state.Length       `json:"length,omitempty"`
+	Resize   *state.ResizeResult `json:"resize,omitempty"`
 }
 
 // requester sends requests to the leader of the run, in any process.
@@ -65,7 +68,7 @@ func (r *requester) handleRequest(ctx context.Context, b []byte) []byte {
 	} else if err == nil {
 		var a leader.Result
 		a, err = r.executeRequest(ctx, q)
-		out.At, out.Mix = a.At, a.Mix
+		out.At, out.Mix, out.Resize = a.At, a.Mix, a.Resize
 	}
 	switch {
 	case errors.Is(err, fault.ErrNoLeader) || ctx.Err() != nil:
@@ -107,7 +110,7 @@ func (r *requester) sendRequest(ctx context.Context, q Request) (leader.Result, 
 	case a.Error != nil:
 		return leader.Result{}, a.Error
 	}
-	return leader.Result{At: a.At, Mix: a.Mix}, nil
+	return leader.Result{At: a.At, Mix: a.Mix, Resize: a.Resize}, nil
 }
 
 // executeRequest passes a request to the leader of this process.
@@ -118,6 +121,9 @@ func (r *requester) executeRequest(ctx context.Context, q Request) (leader.Resul
 	}
 	if q.Measure {
 		return leader.Result{}, l.Measure(ctx)
+	}
+	if q.Resize != nil {
+		return l.Execute(ctx, leader.Command{Resize: q.Resize})
 	}
 	e, err := q.decodeEntry()
 	if err != nil {

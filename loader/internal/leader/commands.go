@@ -6,6 +6,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/forecast"
+	"loaderd/loader/internal/rendezvous"
 	"loaderd/loader/planner"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
@@ -17,16 +18,19 @@ type Command struct {
 	reply chan<- Result
 	// DryRun checks a change of the mixture without recording it.
 	DryRun bool
+	// Resize is a rank's request for another world size; nil for other commands.
+	Resize *state.ResizeRequest
 	// inspect receives the loop's applier and tail, and nothing is recorded; nil for other commands.
 	inspect func(*planner.Applier, planrecord.Tail)
 }
 
-// Result is the result of a Command: a change of the mixture, a document's sequence for other controls, a step for
-// commits and checkpoints.
+// Result is the result of a Command: a change of the mixture or of a world size, a document's sequence for other
+// controls, a step for commits and checkpoints.
 type Result struct {
-	At  uint64
-	Mix *state.MixResult
-	err error
+	At     uint64
+	Mix    *state.MixResult
+	Resize *state.ResizeResult
+	err    error
 }
 
 func refusal(reason fault.Reason, format string, args ...any) Result {
@@ -45,6 +49,7 @@ type commandHandler struct {
 	length        *forecast.Estimator
 	sealNotifier  *sealNotifier
 	recentChanges recentChanges
+	rendezvous    rendezvous.Rendezvous
 }
 
 // handle executes a command.
@@ -56,11 +61,15 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 			q.reply <- Result{}
 			return nil
 		}
+		if q.Resize != nil {
+			return h.resize(ctx, *q.Resize, q)
+		}
 		return h.checkpoints.handleRequest(ctx, q)
 	case planrecord.Commit:
 		return h.commit(ctx, e, q)
 	case planrecord.Leave:
-		if _, known := h.applier.Commits[e.Job]; !known {
+		_, commits := h.applier.Commits[e.Job]
+		if _, resized := h.applier.WorldSizes[e.Job]; !commits && !resized {
 			return h.queue.reply(ctx, q, Result{At: h.applier.Commits.Committed()})
 		}
 		return h.recordCommits(ctx, e, q)

@@ -78,8 +78,10 @@ func (s *Registry) BufferedJob() (job string, ok bool) {
 	return s.bufferedJob, true
 }
 
-// Evaluate evaluates the ranks again and returns the result. sent has the number of steps sent to each reader.
-func (s *Registry) Evaluate(sent map[state.RankID]uint64, commits planrecord.Commits) census.View {
+// Evaluate evaluates the ranks again and returns the result. sent has the number of steps sent to each reader. Of a
+// job whose ranks have agreed on a world size, and read with it, the processes of earlier ones are omitted.
+func (s *Registry) Evaluate(sent map[state.RankID]uint64, commits planrecord.Commits,
+	worlds planrecord.WorldSizes) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
@@ -92,7 +94,7 @@ func (s *Registry) Evaluate(sent map[state.RankID]uint64, commits planrecord.Com
 		}
 	}
 	s.commits = commits
-	s.lastView = s.census.View(now)
+	s.lastView = s.census.View(now).WithoutFormer(func(job string) int { return worlds[job].Ranks })
 	return s.lastView
 }
 
@@ -101,6 +103,13 @@ func (s *Registry) LastView() census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastView
+}
+
+// HasStreams reports whether a job has an open stream with a world size, at any daemon.
+func (s *Registry) HasStreams(job census.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.census.HasStreams(job, time.Now())
 }
 
 // RollPages returns the pages of the roll for the other daemons, of at most that many bytes each; none if less than

@@ -58,6 +58,7 @@ from loaderd.errors import (
     UnavailableError,
     UnreachableError,
     UnsupportedError,
+    WorldConflictError,
     WorldMismatchError,
 )
 
@@ -150,6 +151,7 @@ __all__ = [
     "UnavailableError",
     "UnreachableError",
     "UnsupportedError",
+    "WorldConflictError",
     "WorldMismatchError",
     "apublish",
     "documents",

@@ -233,6 +233,16 @@ class WorldMismatchError(LoaderdError):
     reason = "WORLD_MISMATCH"
 
 
+class WorldConflictError(LoaderdError):
+    """The ranks of the job do not agree about its world size, the step from which it has it, or skipped steps.
+
+    `facts` has job, rank, world and step of this rank and, where the plan has another world size, `agreed` and
+    `from_step`.
+    """
+
+    reason = "WORLD_CONFLICT"
+
+
 class TooManySegmentsError(LoaderdError):
     """A row has more than 65,535 segments, the maximum of uint16 segment ids."""
 
@@ -364,6 +374,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
         ReplacedError,
         DuplicateRankError,
         WorldMismatchError,
+        WorldConflictError,
         TooManySegmentsError,
         StepPurgedError,
         StepNotPlannedError,

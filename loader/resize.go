@@ -1,0 +1,100 @@
+package loader
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"loaderd/loader/census"
+	"loaderd/loader/fault"
+	"loaderd/loader/follower"
+	"loaderd/loader/internal/cluster"
+	"loaderd/loader/internal/leader"
+	"loaderd/loader/internal/rendezvous"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/planview"
+	"loaderd/loader/state"
+)
+
+// Resize adds the request of a rank that its job has another world size from a step on. Each rank of the new world size
+// repeats its request every second or more often until the result is Agreed; then the plan records the world size. It
+// returns a *fault.Error if the world size does not divide the rows of a step, or if another rank requests something
+// else.
+func (r *Run) Resize(ctx context.Context, q state.ResizeRequest) (state.ResizeResult, error) {
+	if err := q.Validate(); err != nil {
+		return state.ResizeResult{}, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
+	}
+	if err := follower.CheckWorldSize(r.plan.Schedule(), q.Step, q.World); err != nil && !q.Withdraw {
+		return state.ResizeResult{}, err
+	}
+	return r.worlds.change(ctx, q)
+}
+
+// worldSizes changes the world sizes of jobs in the plan, and compares readers with them.
+type worldSizes struct {
+	plan     *planview.View
+	follower *follower.Follower
+	timeout  time.Duration // of a request
+	request  func(ctx, limit context.Context, q cluster.Request) (leader.Result, error)
+}
+
+// change requests a world size from the leader.
+func (w *worldSizes) change(ctx context.Context, q state.ResizeRequest) (state.ResizeResult, error) {
+	limit, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	a, err := w.request(ctx, limit, cluster.Request{Resize: &q})
+	if err != nil {
+		return state.ResizeResult{}, err
+	}
+	if a.Resize == nil {
+		return state.ResizeResult{}, &fault.Error{Reason: fault.RunFailed,
+			Message: "the leader's answer to a change of the world size is empty", Advice: "run one version on all daemons"}
+	}
+	return *a.Resize, nil
+}
+
+// recorded returns the world size of a reader's job in the plan, and whether it differs from that of the reader.
+func (w *worldSizes) recorded(place state.RankID) (size planrecord.WorldSize, differs bool) {
+	size, known := w.plan.Snapshot().WorldSizes[place.JobName()]
+	return size, known && size.Ranks != place.World
+}
+
+// await returns once the world size of a reader is that of its job in the plan, if the job has one there. If no reader
+// has the recorded one, the job was stopped, and the plan records that of the reader. It returns WORLD_CONFLICT if
+// other readers have the recorded one, or are about to open their streams after they have agreed on it.
+func (w *worldSizes) await(place state.RankID, step uint64) error {
+	if _, differs := w.recorded(place); !differs {
+		return nil
+	}
+	limit, cancel := context.WithTimeout(context.Background(), w.timeout)
+	defer cancel()
+	if err := w.plan.Follow(limit); limit.Err() != nil { // this process may not have read the latest record
+		return w.follower.UnansweredCause()
+	} else if err != nil {
+		return err
+	}
+	const (
+		streamEnd = 3 * time.Second // of a process that was killed; other daemons report it within a second
+		patience  = rendezvous.SettleTime + streamEnd
+		pause     = 50 * time.Millisecond
+	)
+	for began := time.Now(); ; time.Sleep(pause) {
+		size, differs := w.recorded(place)
+		if !differs {
+			return nil
+		}
+		waited := time.Since(began)
+		if w.follower.Ranks.HasStreams(census.Key{Job: place.JobName(), World: size.Ranks}) {
+			if waited >= streamEnd {
+				return follower.WorldConflictError(place, step, size)
+			}
+			continue
+		}
+		q := state.ResizeRequest{RankID: place, Step: min(step, w.plan.PlannedSteps()), Restart: true}
+		_, err := w.change(context.Background(), q)
+		var conflict *fault.Error
+		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || waited >= patience {
+			return err
+		}
+	}
+}

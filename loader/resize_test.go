@@ -1,0 +1,244 @@
+package loader_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"loaderd/loader"
+	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
+	"loaderd/loader/fault"
+	"loaderd/loader/follower"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/state"
+)
+
+// sizes returns the world size of the job "trainer".
+func sizes(step uint64, ranks int) planrecord.WorldSizes {
+	return planrecord.WorldSizes{"trainer": {Step: step, Ranks: ranks}}
+}
+
+// reader returns a reader of a rank that has read some steps from a step on.
+func reader(t *testing.T, run *loader.Run, rank, world int, step, n uint64) *follower.Reader {
+	t.Helper()
+	r, err := run.JoinAs(state.RankID{Rank: rank, World: world}, step, state.Client{Session: fmt.Sprint(rank, world)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if _, err := r.Next(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+// resize requests a world size for the ranks in turn, of which the last one completes the agreement.
+func resize(t *testing.T, runs []*loader.Run, world int, step uint64) {
+	t.Helper()
+	for rank := range world {
+		result, err := runs[rank%len(runs)].Resize(t.Context(), state.ResizeRequest{Session: fmt.Sprint(rank, world),
+			RankID: state.RankID{Rank: rank, World: world}, Step: step})
+		if err != nil || result.Agreed != (rank == world-1) || result.MissingCount != world-1-rank {
+			t.Fatalf("rank %d: %+v, %v", rank, result, err)
+		}
+	}
+}
+
+// TestResize_OnTwoDaemons changes the world size of a job from 4 to 2 while one rank takes no part.
+func TestResize_OnTwoDaemons(t *testing.T) {
+	bubble(t, "4 to 2", func(t *testing.T) {
+		w, c := newFixture(config("concat")), newTestCluster()
+		documents(400)(w)
+		a, _ := w.join(t, c, "a")
+		time.Sleep(time.Second)
+		b, stop := w.join(t, c, "b")
+		time.Sleep(time.Second)
+		runs := []*loader.Run{a, b}
+		var old []*follower.Reader
+		for rank := range 4 {
+			old = append(old, reader(t, runs[rank%2], rank, 4, 0, 3))
+		}
+		old[0].Close()
+		old[1].Close()
+		old[3].Close()
+		resize(t, runs, 2, 3)
+		for rank := range 2 {
+			defer reader(t, runs[rank], rank, 2, 3, 2).Close()
+		}
+		time.Sleep(4 * time.Second) // each daemon reports its ranks once per second
+		for _, run := range runs {
+			if got := run.Info().WorldSizes; !maps.Equal(got, sizes(3, 2)) {
+				t.Errorf("world sizes %v", got)
+			}
+			if jobs := run.Ranks().Jobs; len(jobs) != 1 || jobs[0].World != 2 || jobs[0].Present != 2 {
+				t.Errorf("jobs %+v", jobs)
+			}
+		}
+		want := `rank 2 of 4 of job "trainer" cannot read step 3: the job has 2 ranks from step 3`
+		select {
+		case err := <-old[2].Dropped():
+			if reason(err) != fault.WorldConflict || !strings.Contains(err.Error(), want) {
+				t.Errorf("the reader that took no part: %v", err)
+			}
+		default:
+			t.Error("the reader that took no part is still open")
+		}
+		if _, err := old[2].Next(t.Context()); reason(err) != fault.WorldConflict {
+			t.Errorf("its next step: %v", err)
+		}
+		for _, run := range runs {
+			if _, err := run.Join(state.RankID{Rank: 2, World: 4}, 3); reason(err) != fault.WorldConflict {
+				t.Errorf("a reader with the former world size: %v", err)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestResize_RestartedJob stops a whole job after a change, and starts it with another world size. The recorded one
+// survives a restart of the daemon, with a checkpoint and without.
+func TestResize_RestartedJob(t *testing.T) {
+	for name, checkpoint := range map[string]bool{"checkpoint": true, "replay": false} {
+		bubble(t, name, func(t *testing.T) {
+			w := newFixture(config("concat"))
+			if !checkpoint {
+				w.options.CheckpointSteps = 1 << 20
+			}
+			documents(400)(w)
+			run, stop := w.start(t)
+			first := reader(t, run, 0, 1, 0, 5)
+			first.Close()
+			resize(t, []*loader.Run{run}, 2, 4)
+			began := time.Now()
+			again := reader(t, run, 0, 4, 2, 1)
+			if waited := time.Since(began); waited < 4*time.Second || waited > 6*time.Second {
+				t.Errorf("it waited %s for readers with the world size that was just agreed on", waited)
+			}
+			again.Close()
+			if got := run.Info().WorldSizes; !maps.Equal(got, sizes(2, 4)) {
+				t.Errorf("world sizes %v", got)
+			}
+			reader(t, run, 0, 4, 3, 9).Close()
+			if checkpoint {
+				if _, err := run.Checkpoint(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			run, stop = w.start(t)
+			reader(t, run, 1, 4, 3, 1).Close()
+			if got := run.Info().WorldSizes; !maps.Equal(got, sizes(2, 4)) {
+				t.Errorf("world sizes after the restart %v", got)
+			}
+			if _, err := run.Commit(t.Context(), "trainer", 1); err != nil {
+				t.Error(err)
+			}
+			if _, err := run.Leave(t.Context(), "trainer"); err != nil || len(run.Info().WorldSizes) > 0 {
+				t.Errorf("world sizes of a job that left: %v, %v", run.Info().WorldSizes, err)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestResize_InvalidRequests(t *testing.T) {
+	w := newFixture(config("concat"))
+	documents(400)(w)
+	run, _ := w.start(t)
+	reader(t, run, 0, 1, 0, 1).Close()
+	at := func(rank, world int) state.RankID { return state.RankID{Rank: rank, World: world} }
+	for name, c := range map[string]struct {
+		q      state.ResizeRequest
+		reason fault.Reason
+		want   string
+	}{
+		"rows":  {state.ResizeRequest{RankID: at(0, 3)}, fault.WorldMismatch, "use one of these world sizes: 1 2 4"},
+		"rank":  {state.ResizeRequest{RankID: at(2, 2)}, fault.InvalidTicket, "rank 2 of world 2"},
+		"world": {state.ResizeRequest{RankID: at(0, 0), Restart: true}, fault.InvalidTicket, "rank 0 of world 0"},
+		"job": {state.ResizeRequest{RankID: state.RankID{Job: "é", World: 1}}, fault.InvalidTicket,
+			"printable ASCII"},
+		"step": {state.ResizeRequest{RankID: at(0, 1), Step: 1 << 40}, fault.InvalidTicket,
+			"cannot have 1 ranks from step 1099511627776: the plan has"},
+	} {
+		result, err := run.Resize(t.Context(), c.q)
+		var typed *fault.Error
+		if !errors.As(err, &typed) || typed.Reason != c.reason || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %+v, %v", name, result, err)
+		}
+	}
+	if got := run.Info().WorldSizes; got != nil {
+		t.Errorf("world sizes %v", got)
+	}
+}
+
+// TestResize_MissingRankIsOfTheNewWorldSize lets ranks of a job be lost, changes its world size, and loses one more.
+func TestResize_MissingRankIsOfTheNewWorldSize(t *testing.T) {
+	bubble(t, "4 to 2", func(t *testing.T) {
+		w := newFixture(config("concat"))
+		documents(4000)(w)
+		run, stop := w.start(t)
+		x := newTrainer(t)
+		defer x.stop()
+		for rank := range 4 {
+			x.join(run, "trainer", rank, 4)
+		}
+		x.train(run, 10)
+		for _, r := range x.ranks {
+			r.kill()
+		}
+		resize(t, []*loader.Run{run}, 2, 10)
+		for rank := range 2 {
+			x.join(run, "trainer", rank, 2)
+		}
+		x.train(run, 10)
+		if v := run.Verdict(); v.Health != diagnosis.Running || len(run.Ranks().Jobs) != 1 {
+			t.Errorf("%+v, %+v", v, run.Ranks())
+		}
+		x.ranks[len(x.ranks)-1].kill()
+		x.seconds(run, 30)
+		x.blames(`failing: Rank 1 of 2 of job "trainer" has not consumed step`, "ank 0", "of 4")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCensus_FormerWorldSizeIsOmitted(t *testing.T) {
+	now, c := time.Now(), census.New()
+	id := func(job string, world int) census.ProcessID {
+		return census.ProcessID{Key: census.Key{Job: job, World: world}}
+	}
+	for _, job := range []string{"a", "b", "open"} {
+		for _, world := range []int{2, 4} {
+			c.Open(id(job, world), census.Client{Session: "s"}, 0, now)
+			if world == 4 && job != "open" {
+				c.Close(id(job, world), false, now)
+			}
+		}
+	}
+	v := c.View(now).WithoutFormer(func(job string) int { return map[string]int{"a": 2, "open": 2}[job] })
+	var got []census.Key
+	for _, j := range v.Jobs {
+		got = append(got, j.Key)
+	}
+	want := []census.Key{{Job: "a", World: 2}, {Job: "b", World: 2}, {Job: "b", World: 4}, {Job: "open", World: 2},
+		{Job: "open", World: 4}}
+	if !slices.Equal(got, want) {
+		t.Errorf("jobs %v, want %v", got, want)
+	}
+	if !c.HasStreams(id("a", 2).Key, now) || c.HasStreams(id("a", 4).Key, now) {
+		t.Error("open streams")
+	}
+}
