@@ -8,8 +8,9 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
+from loaderd._skips import Skips
 from loaderd.torch import StepLoader
-from loaderd.torch._ranks import find_rank
+from loaderd.torch._ranks import check_agreement, find_rank, restart_agreements
 
 
 @pytest.fixture
@@ -135,3 +136,21 @@ def test_no_mesh(mesh):
         TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world_size="
     ):
         StepLoader("grpc://127.0.0.1:1", mesh=mesh)
+
+
+def test_Agreement_RestartsWithTheWorldSize(monkeypatch):
+    """Ranks that stay and ranks that join compare the same skips, whatever was compared before."""
+    dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    try:
+        first, second = Skips.checked([(1, 2)]), Skips.checked([(1, 3)])
+        restart_agreements(0, 4)
+        check_agreement(first)
+        check_agreement(first)
+        restart_agreements(5, 2)
+        check_agreement(second)
+        restart_agreements(5, 2)  # as another rank, which has joined
+        with pytest.raises(ValueError, match=r"skips the steps \[\[1, 2\]\], another rank \[\[1, 3\]\]"):
+            check_agreement(first)
+    finally:
+        dist.destroy_process_group()

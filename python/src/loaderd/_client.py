@@ -12,6 +12,7 @@ from loaderd._connection import TLS, call_interruptibly, call_with_probes
 from loaderd._daemons import Daemons, URLs
 from loaderd._empty_pass import EmptyPassLog
 from loaderd._prefetch import Prefetcher
+from loaderd._resize import agree
 from loaderd._retry import Retry
 from loaderd._skips import Skips, check_range
 from loaderd._stall_log import StallLog
@@ -106,8 +107,7 @@ class Client(Iterator[Step]):
         Raises:
             ValueError: If an argument is out of range, or `url` is not an address.
         """
-        if not 0 <= rank < world_size:
-            raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
+        self.check_place(rank, world_size)
         if peer < 0:
             raise ValueError(f"peer {peer}: want 0 or more")
         if step < 0 or (steps is not None and steps < 0):
@@ -167,6 +167,51 @@ class Client(Iterator[Step]):
         if self._end is not None and skips.ranges:
             check_range(*skips.ranges[-1], "this client", self._end)
         self._skips = skips
+
+    def resize(self, rank: int, world_size: int, *, step: int | None = None, timeout: float = 60.0) -> None:
+        """Changes rank and world size between two steps, together with all other ranks.
+
+        Each rank of the new world size calls it with the same step: ranks that stay, and ranks that join. It returns
+        when all have called it; the plan then records the world size. Prefetched steps are discarded.
+
+        Args:
+            rank: The rank from this step on.
+            world_size: The number of ranks from this step on.
+            step: The index of the step; None means `next_step`.
+            timeout: Seconds to wait for the other ranks.
+
+        Raises:
+            WorldConflictError: If another rank requests another step, world size or skips, or the same rank.
+            WorldMismatchError: If the world size does not divide the rows of the steps.
+            RankMissingError: If a rank has not called it in time.
+            ValueError: If an argument is out of range.
+        """
+        if step is not None and step < 0:
+            raise ValueError(f"step {step}: want 0 or more")
+        begin = self._next if step is None or step == self.next_step else step
+        self.check_place(rank, world_size)
+        self._rewind(left=True)
+        self.agree_world_size(rank, world_size, self.peer, begin, timeout)
+        self._next = begin
+
+    def check_place(self, rank: int, world_size: int) -> None:
+        """Checks a rank.
+
+        Raises:
+            ValueError: If the world size does not have it.
+        """
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
+
+    def agree_world_size(self, rank: int, world_size: int, peer: int, step: int, timeout: float) -> None:
+        """Waits until all ranks have requested this world size from a step on, then reads as the rank.
+
+        The arguments and errors are those of `resize`. Open streams are not affected.
+        """
+        body: dict[str, Any] = {"job": self._job, "rank": rank, "world": world_size, "peer": peer, "step": step}
+        body |= {"session": self._session, "skip": [list(r) for r in self._skips.ranges]}
+        agree(lambda **b: self._one("resize", **b), body, timeout, self._stop)
+        self.rank, self.world_size, self.peer = rank, world_size, peer
 
     def __iter__(self) -> Client:
         self._empty_pass_log.started()
@@ -552,11 +597,11 @@ class Client(Iterator[Step]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _rewind(self) -> None:
+    def _rewind(self, left: bool = False) -> None:
         reader, self._reader = self._reader, None
         if reader is not None:
             if self._stream is not None and not self._stop.is_set():
-                self._stream.suspend()
+                self._stream.leave() if left else self._stream.suspend()
             reader.close()
         self._adopt()
 

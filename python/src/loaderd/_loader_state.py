@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from loaderd._retry import replaced
@@ -12,6 +13,7 @@ from loaderd._wire import RunInfo
 from loaderd.errors import PlanMismatchError, RunMismatchError
 
 VERSION = 1
+RECENT_STEPS = 64  # to which a loader can go back without a state
 _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int, "tokens": int}
 
 
@@ -26,6 +28,7 @@ class LoaderState:
         saved_step: The step of the last state that was taken or restored; None before.
         skips: The steps that the job leaves out.
         check_skips: Raises ValueError if another rank skips other steps than these; None without a check.
+        recent: The positions before the last yielded steps, and their tokens.
     """
 
     step: int = 0
@@ -34,6 +37,7 @@ class LoaderState:
     saved_step: int | None = None
     skips: Skips = NO_SKIPS
     check_skips: Callable[[Skips], None] | None = None
+    recent: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=RECENT_STEPS))
 
     @property
     def next_step(self) -> int:
@@ -74,8 +78,30 @@ class LoaderState:
             step: The index of the step.
             tokens: Its tokens on all ranks.
         """
+        self.recent.append((self.step, self.tokens))
         self.tokens += tokens
         self.step = step + 1
+
+    def move(self, step: int | None) -> None:
+        """Moves back to a step that was yielded recently.
+
+        Args:
+            step: Its index; None, or that of the next step, does not move.
+
+        Raises:
+            ValueError: If it was not yielded recently.
+        """
+        if step is None or step in (self.step, self.next_step):
+            return
+        for at, tokens in reversed(self.recent):
+            if at == step:
+                self.step, self.tokens = at, tokens
+                return
+        back = f" and can go back to step {min(at for at, _ in self.recent)}" if self.recent else ""
+        raise ValueError(
+            f"cannot continue at step {step}: this loader is at step {self.next_step}{back}; load the state of a rank "
+            "that is there first"
+        )
 
     def load(self, state_dict: Mapping[str, Any], info: RunInfo, skip: Sequence[Sequence[int]] = ()) -> None:
         """Moves to the position of a checkpoint's state.
@@ -102,6 +128,7 @@ class LoaderState:
         self.run_id = state_dict.get("run_id") or None
         self.step = self.saved_step = step
         self.tokens = state_dict["tokens"]
+        self.recent.clear()
 
     def replace_skips(self, skips: Skips, info: RunInfo) -> None:
         """Replaces the skipped steps.

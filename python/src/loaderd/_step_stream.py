@@ -216,6 +216,10 @@ class StepStream(Iterator[Step]):
         """
         self._reporter.close(left=False)
 
+    def leave(self) -> None:
+        """Ends the reports permanently, and reports that the client has left its rank."""
+        self._reporter.close(left=True)
+
     def _cause(self, error: LoaderdError, attempts: Retry) -> LoaderdError:
         """Returns the cause of a failed attempt and drops its stream."""
         opened = self._reader is not None

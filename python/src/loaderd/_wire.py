@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from loaderd.errors import ProtocolError
 
@@ -196,6 +196,18 @@ class MixtureChange:
         if type(step) is not int or not shares or type(again) is not bool:
             raise ProtocolError(f"result of mix: invalid, see docs/reference/wire.md: {body!r:.200}")
         return cls(step, {name: float(share) for name, share in target.items()}, again)  # type: ignore[union-attr]
+
+
+class WorldSize(NamedTuple):
+    """The number of ranks of a job.
+
+    Attributes:
+        ranks: The number.
+        step: The first step that these ranks read.
+    """
+
+    ranks: int
+    step: int
 
 
 @dataclass(frozen=True)
@@ -389,6 +401,7 @@ class RunInfo:
         length: The number of steps that the run will have; None while unknown.
         columns: The columns that the daemon sends.
         ahead: The daemon's serve.ahead.
+        world_sizes: The last world size that the ranks of each job have agreed on, and its first step.
     """
 
     name: str
@@ -412,6 +425,7 @@ class RunInfo:
     length: RunLength | None = None
     columns: tuple[str, ...] = ()
     ahead: int = 0
+    world_sizes: Mapping[str, WorldSize] = field(default_factory=dict)
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
@@ -451,6 +465,10 @@ class RunInfo:
                 length=RunLength.decode(body.get("length")),
                 columns=tuple(str(name) for name in body.get("columns") or ()),
                 ahead=int(body.get("ahead", 0)),
+                world_sizes={
+                    str(k): WorldSize(int(v["ranks"]), int(v["step"]))
+                    for k, v in (body.get("world_sizes") or {}).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProtocolError(f"description of the run: {type(error).__name__}: {error}") from error

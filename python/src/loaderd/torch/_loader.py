@@ -27,7 +27,7 @@ from loaderd.torch._mock import mock_step
 from loaderd.torch._options import ClientOptions, PrefetchOptions, RankOptions
 from loaderd.torch._prefetcher import BatchPrefetcher
 from loaderd.torch._progress import Progress, is_interactive
-from loaderd.torch._ranks import check_agreement
+from loaderd.torch._ranks import check_agreement, restart_agreements
 from loaderd.torch._run_client import RunClient
 
 if TYPE_CHECKING:
@@ -408,6 +408,57 @@ class StepLoader(IterableDataset[Batch]):
             ValueError: If the number is negative, the run ends before, or another rank skips other steps.
         """
         self._state.replace_skips(self._state.skips.add(self.step, steps), self._client.connect().info())
+
+    def resize(
+        self,
+        rank: int | None = None,
+        world_size: int | None = None,
+        *,
+        mesh: DeviceMesh | None = None,
+        mesh_dims: Sequence[str | int] | str | int | None = None,
+        step: int | None = None,
+        timeout: float = 60.0,
+    ) -> None:
+        """Changes rank and world size between two steps, while the other ranks of the job stay or join.
+
+        Each rank of the new world size calls it at the same step: ranks that stay, and ranks that join after they have
+        loaded the state of one that stays. It returns when all have called it; the plan then records the world size.
+        Prefetched batches of the old world size are discarded. After an exception, the loader has its old rank.
+
+        Args:
+            rank: The rank from this step on. By default it is found as for a new loader, such as from the re-formed
+                group of torch.distributed.
+            world_size: The number of ranks from this step on.
+            mesh: As for a new loader.
+            mesh_dims: As for a new loader.
+            step: The index of the step. By default it is `step`; an earlier one, of the last 64 that this loader
+                yielded, is read again, such as the step whose update failed with the ranks that were lost.
+            timeout: Seconds to wait for the other ranks.
+
+        Raises:
+            WorldConflictError: If another rank requests another step, world size or skips, or the same rank.
+            WorldMismatchError: If the world size does not divide the rows of the steps.
+            RankMissingError: If a rank has not called it in time.
+            ValueError: If an argument is invalid, or `step` was not yielded recently.
+        """
+        self._guard.check()
+        ranks = RankOptions(rank, world_size, mesh, mesh_dims)
+        place, state = ranks.find(), self._state
+        before = state.step, state.tokens
+        state.move(step)
+        try:
+            client = self._client.connect()
+            client.keep_to_id(state.identify(self._client.info, self._prefetcher.run_id))
+            client.keep_skips(state.skips)
+            self._prefetcher.stop(left=True)
+            client.agree_world_size(place.rank, place.world_size, place.peer, state.step, timeout)
+        except BaseException:
+            state.step, state.tokens = before
+            raise
+        restart_agreements(state.step, place.world_size)
+        self._ranks = self._prefetcher.ranks = ranks
+        if self._documents is not None:
+            self._documents.ranks = ranks
 
     def commit(self, step: int | None = None) -> int:
         """Commits: the trainer's own checkpoint is *durable* and covers all steps before `step`.

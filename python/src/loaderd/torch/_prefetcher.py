@@ -48,6 +48,9 @@ class BatchPrefetcher:
     """Returns the batches of a rank in order, from the position of a LoaderState.
 
     The thread starts with the first batch. It ends at an error, and the next call starts another one at the same step.
+
+    Attributes:
+        ranks: What determines the rank whose rows the next reader requests.
     """
 
     def __init__(
@@ -59,7 +62,7 @@ class BatchPrefetcher:
         counter: BatchCounter,
         guard: ProcessGuard,
     ) -> None:
-        self._client, self._ranks, self._options, self._format = client, ranks, options, batch_format
+        self._client, self.ranks, self._options, self._format = client, ranks, options, batch_format
         self._counter, self._guard = counter, guard
         self._reader: Prefetcher[ReadyBatch] | None = None
         self._stream: StepStream | None = None  # of the current reader, or the last one
@@ -116,7 +119,7 @@ class BatchPrefetcher:
 
     def _connect(self) -> Client:
         """Returns the client, which reads as the current rank."""
-        client, rank = self._client.connect(), self._ranks.find()
+        client, rank = self._client.connect(), self.ranks.find()
         client.rank, client.world_size, client.peer = rank.rank, rank.world_size, rank.peer
         self._guard.rank_info = rank
         return client
@@ -126,12 +129,16 @@ class BatchPrefetcher:
         if reader := self._reader:
             reader.close()
 
-    def stop(self) -> None:
-        """Ends the thread and drops its batches."""
+    def stop(self, left: bool = False) -> None:
+        """Ends the thread and drops its batches.
+
+        Args:
+            left: Whether this process no longer reads as its rank.
+        """
         reader, self._reader, self._guard.rank_info = self._reader, None, None
         if reader is not None:
             if self._stream is not None and not self._guard.closed:
-                self._stream.suspend()
+                self._stream.leave() if left else self._stream.suspend()
             reader.close()
 
 

@@ -49,6 +49,7 @@ class RankInfo(NamedTuple):
 
 
 _agreements = itertools.count()
+_agreement_prefix = "loaderd/skip/"
 
 
 def check_agreement(skips: Skips) -> None:
@@ -63,12 +64,18 @@ def check_agreement(skips: Skips) -> None:
         return
     mine = json.dumps(skips.ranges)
     store = dist.distributed_c10d._get_default_store()
-    first = store.compare_set(f"loaderd/skip/{next(_agreements)}", "", mine).decode()
+    first = store.compare_set(f"{_agreement_prefix}{next(_agreements)}", "", mine).decode()
     if first not in ("", mine):
         raise ValueError(
             f"rank {dist.get_rank()} skips the steps {mine}, another rank {first}: skip the same steps on every rank, "
             "at the same step"
         )
+
+
+def restart_agreements(step: int, world_size: int) -> None:
+    """Counts the calls of `check_agreement` anew, as joined ranks do, after a change of the world size at a step."""
+    global _agreements, _agreement_prefix
+    _agreements, _agreement_prefix = itertools.count(), f"loaderd/skip/{step}/{world_size}/"
 
 
 def find_rank(
