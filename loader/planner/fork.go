@@ -3,6 +3,7 @@ package planner
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -101,6 +102,10 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	n.Filters.inherit(p.Filters, old.infos, old.mix.SourceConfig)
 	n.cursor, n.losses, n.sources.history.spans = p.cursor, p.losses, old.history.spans
 	n.schedule = p.schedule.Fork(p.config, c, uint64(len(p.fork.keptSteps)), p.fork.keptTokens())
+	if !c.FitsBuckets(n.schedule) {
+		return nil, errors.New("a control (loaderd schedule) has changed the row lengths to some that the packing of the " +
+			"fork cannot have: give the fork another steps.schedule")
+	}
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.window = p.window

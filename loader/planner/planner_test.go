@@ -335,6 +335,13 @@ func fuzzConfigs() (out []runconfig.Config) {
 			}
 		}
 	}
+	for _, method := range []string{"bfd", "bucket"} { // before and after a change of the row lengths
+		for _, step := range []int64{2, 1 << 20} {
+			c := plantest.Config(method)
+			c.Steps.Schedule = []runconfig.Phase{{FromStep: step, Rows: 2, Buckets: []int{24}}}
+			out = append(out, c)
+		}
+	}
 	return out
 }
 

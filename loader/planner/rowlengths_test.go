@@ -188,6 +188,35 @@ func TestRowLengths_SourceWithOwnPacking(t *testing.T) {
 	}
 }
 
+// A fork inherits the row lengths of a control if its packing can have them, and else is refused.
+func TestRowLengths_ForkAfterControl(t *testing.T) {
+	c := bucketPhases([]int{16}, 2)
+	a, err := planner.NewApplier(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Record(planrecord.Schedule{Phases: []runconfig.Phase{{Rows: 2, Buckets: []int{12}}}})
+	if err := a.ApplyPending(func(planner.Ready) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	a.Planner.PrepareFork(1 << 20)
+	addDocuments(t, a.Planner, 30, 20)
+	c.Seed++
+	forked, err := a.Planner.Fork(c, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range forked.ApplyInheritance() {
+		if s.Bucket != 12 || len(s.Rows) != 2 {
+			t.Errorf("%v", s)
+		}
+	}
+	c.Packing.Method = "splice"
+	if _, err := a.Planner.Fork(c, nil); err == nil || !strings.Contains(err.Error(), "steps.schedule") {
+		t.Errorf("forked with splice: %v", err)
+	}
+}
+
 // A header with a valid checksum whose configuration has no schedule is an error, for the decoder and the planner.
 func TestHeader_RejectsInvalidSchedule(t *testing.T) {
 	for want, change := range map[string]func(*runconfig.Steps){

@@ -140,10 +140,13 @@ func (k *phaseCheck) buckets(c Config, p Phase) {
 	if p.ramp() > 0 {
 		k.add("buckets", p.Buckets, "a phase without a ramp: a later phase can have one")
 	}
-	packing := c.Packing
+	packing, valid := c.Packing, len(c.Packing.Validate()) == 0
 	packing.Buckets = p.Buckets
 	for _, e := range packing.Validate() {
 		if e.Field != "buckets" && !strings.HasPrefix(e.Field, "buckets[") {
+			if !valid { // the field may be invalid for all row lengths
+				continue
+			}
 			e.Field, e.Want = "buckets", fmt.Sprintf("row lengths for which packing.%s can be %v: %s", e.Field, e.Value, e.Want)
 			e.Value = p.Buckets
 		}

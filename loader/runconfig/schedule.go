@@ -283,16 +283,16 @@ func (c Config) RestoreSchedule(b []byte) (s Schedule, err error) {
 	if err := json.Unmarshal(b, &s); err != nil {
 		return s, fmt.Errorf("schedule of steps: %w", err)
 	}
-	if s.Encode() != string(b) || !c.fitsBuckets(s.Phases) {
+	if s.Encode() != string(b) || !c.FitsBuckets(s) {
 		return s, errors.New("schedule of steps: it is not one that a daemon of this configuration writes")
 	}
 	return s, nil
 }
 
-// fitsBuckets reports whether the row lengths of phases are possible for the configuration.
-func (c Config) fitsBuckets(phases []ScheduledPhase) bool {
+// FitsBuckets reports whether the row lengths of a schedule are possible for the configuration.
+func (c Config) FitsBuckets(s Schedule) bool {
 	changed := false // an earlier phase has other row lengths than the configuration
-	for i, p := range phases {
+	for i, p := range s.Phases {
 		var check phaseCheck
 		if len(p.Buckets) > 0 {
 			check.buckets(c, Phase{Buckets: p.Buckets})
