@@ -44,7 +44,7 @@ func TestNextDocuments_MatchMixtureOrder(t *testing.T) {
 							break
 						}
 						taken = append(taken, sequence)
-						m.RecordNext(10)
+						m.RecordNext(10, 10)
 						m.ApplySourceEnds()
 					}
 					if len(taken) != 11*int(epochs) {

@@ -121,6 +121,13 @@ func (w *Window[T]) Each(f func(T)) {
 	}
 }
 
+// Update lets f change all buffered atoms, in no particular order.
+func (w *Window[T]) Update(f func(*T)) {
+	for i := range w.slots {
+		f(&w.slots[i].atom)
+	}
+}
+
 func (w *Window[T]) drawIndex(n int) int {
 	i := w.key.IntN(w.draws, n)
 	w.draws++

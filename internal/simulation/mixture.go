@@ -105,11 +105,11 @@ func (m *Mixture) Arrivals(ctx context.Context) (*Arrivals, error) {
 			a.Lengths = append(a.Lengths, length)
 			a.sourceOf, a.numberInSource = append(a.sourceOf, uint16(source)), append(a.numberInSource, int32(sequence-1))
 			a.tokens += int64(length)
-			mix.RecordNext(int(length))
+			mix.RecordNext(int(length), int(length))
 			mix.ApplySourceEnds()
 			continue
 		}
-		mix.RecordNext(0)
+		mix.RecordNext(0, 0)
 		mix.ApplySourceEnds()
 	}
 	for i := range a.sources {

@@ -37,7 +37,5 @@ func (s View) LossTokens(start, end int32) (int32, bool) {
 	if int(end) > s.Len() {
 		return 0, false
 	}
-	n := end - start
-	s.Loss.VisitMasked(packonline.Piece{Start: start, Length: n}, func(from, to int32) { n -= to - from })
-	return n, true
+	return s.Loss.LossTokens(packonline.Piece{Start: start, Length: end - start}), true
 }

@@ -24,7 +24,7 @@ type Config struct {
 
 // Source configures how a run reads one source.
 type Source struct {
-	// Weight is the source's share of the tokens, relative to the weights of the other sources.
+	// Weight is the source's share of what Mix.Share names, relative to the weights of the other sources.
 	Weight float64 `koanf:"weight" json:"weight"`
 	// Epochs is how often the source is read. Further epochs require that it is sealed.
 	Epochs Epochs `koanf:"epochs" json:"epochs"`
@@ -53,6 +53,8 @@ type Source struct {
 
 // Mix configures how the sources are combined.
 type Mix struct {
+	// Share is what all weights are shares of: tokens, or tokens that have a loss.
+	Share ShareUnit `koanf:"share" json:"share,omitzero"`
 	// OnDry is the policy when the next source has no document: wait, or share (after DryAfter its weight is shared by the
 	// others).
 	OnDry string `koanf:"on_dry" json:"on_dry"`
@@ -61,7 +63,7 @@ type Mix struct {
 	// End is when the run ends: when all sources are used up, or when the first one is.
 	End string `koanf:"end" json:"end"`
 	// Schedule changes the weights one point after another: at numbers of taken tokens, in ascending order of Tokens, or
-	// at the end of a source.
+	// at the end of a source. All tokens count there, in every unit of the shares.
 	Schedule []Point `koanf:"schedule" json:"schedule,omitempty"`
 }
 
@@ -221,6 +223,9 @@ func (c Config) Validate() (bad []FieldError) {
 	}
 	if len(bad) == 0 && sum == 0 {
 		add("sources", "weights that are all 0", "a weight above 0 for one source at least")
+	}
+	if want := c.Mix.Share.validate(); want != "" {
+		add("mix.share", string(c.Mix.Share), want)
 	}
 	if c.Mix.OnDry != DryWait && c.Mix.OnDry != DryShare {
 		add("mix.on_dry", c.Mix.OnDry, fmt.Sprintf("%s or %s", DryWait, DryShare))

@@ -20,6 +20,8 @@ import (
 //     missing from its share. The credits of the sources that can be taken add up to a constant, and only the largest
 //     is ever lowered.)
 //
+// If shares are of tokens that have a loss (Mix.Share), tokens are these tokens, in credits and in the invariant.
+//
 // It is not safe for concurrent use.
 type Mixture struct {
 	config         Config
@@ -42,7 +44,7 @@ type Mixture struct {
 // account is the state by which a source is chosen.
 type account struct {
 	share  int64 // target share among the sources that can be taken now, in parts of Unit
-	credit int64 // tokens times Unit missing from its share
+	credit int64 // tokens, or tokens with a loss, times Unit missing from its share
 }
 
 // SourceRange is where a run starts to read a source.
@@ -72,6 +74,7 @@ type source struct {
 	taken       uint64      // documents of the current epoch
 	epochTokens int64       // tokens of the current epoch
 	totalTokens int64       // tokens of all epochs
+	lossTokens  int64       // of totalTokens, those with a loss; 0 if shares are of tokens
 	epochOrder  *EpochOrder // of the current epoch
 }
 
@@ -147,9 +150,10 @@ func (s *source) hasNextEpoch() bool {
 
 func (s *source) isActive() bool { return !s.removed && !s.paused && !s.exhausted }
 
-// RecordNext records that the next document was taken, and how many of its tokens are used. Settle must be called
-// before any other method.
-func (m *Mixture) RecordNext(tokens int) {
+// RecordNext records that the next document was taken, how many of its tokens are used, and how many of these have a
+// loss. ApplySourceEnds must be called before any other method. A used document without a loss counts as one token, so
+// that its source does not stay the next one for ever. (No document stream delivers one: it is skipped.)
+func (m *Mixture) RecordNext(tokens, lossTokens int) {
 	s := m.sources[m.nextSource]
 	m.nextSequence = 0
 	s.taken++
@@ -158,10 +162,15 @@ func (m *Mixture) RecordNext(tokens int) {
 		s.epochTokens += n
 		s.totalTokens += n
 		m.tokens += n
-		for i := range m.accounts {
-			m.accounts[i].credit += m.accounts[i].share * n
+		counted := n
+		if m.config.Mix.Share.CountsLoss() {
+			s.lossTokens += int64(lossTokens)
+			counted = max(int64(lossTokens), 1)
 		}
-		m.accounts[m.nextSource].credit -= Unit * n
+		for i := range m.accounts {
+			m.accounts[i].credit += m.accounts[i].share * counted
+		}
+		m.accounts[m.nextSource].credit -= Unit * counted
 	}
 	switch {
 	case n == 0: // credits are unchanged
@@ -490,27 +499,34 @@ func (m *Mixture) sourceAt(source int) (*source, error) {
 // Status describes one source.
 type Status struct {
 	Name        string  `json:"name"`
-	Target      float64 `json:"target"` // target share
-	Share       float64 `json:"share"`  // target share, including a part of the shares of paused and used-up sources
-	Credit      float64 `json:"credit"` // tokens missing from its share
-	Tokens      int64   `json:"tokens"` // taken
-	EpochTokens int64   `json:"-"`      // of Tokens, those of the current epoch
-	Epoch       uint64  `json:"epoch"`  // current epoch, from 0
-	Epochs      Epochs  `json:"epochs"`
-	Taken       uint64  `json:"taken"`          // documents of the current epoch
-	Last        uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
-	Sealed      bool    `json:"sealed,omitempty"`
-	Paused      bool    `json:"paused,omitempty"`
-	Removed     bool    `json:"removed,omitempty"`
-	Exhausted   bool    `json:"exhausted,omitempty"`
+	Target      float64 `json:"target"`                // target share
+	Share       float64 `json:"share"`                 // target share, including a part of the shares of paused and used-up sources
+	Credit      float64 `json:"credit"`                // tokens missing from its share, in the unit of the shares
+	Tokens      int64   `json:"tokens"`                // taken
+	LossTokens  int64   `json:"loss_tokens,omitempty"` // of Tokens, those with a loss, if shares are of these
+	EpochTokens int64   `json:"-"`                     // of Tokens, those of the current epoch
+	// Unit is what the shares are shares of.
+	Unit      ShareUnit `json:"share_unit,omitzero"`
+	Epoch     uint64    `json:"epoch"` // current epoch, from 0
+	Epochs    Epochs    `json:"epochs"`
+	Taken     uint64    `json:"taken"`          // documents of the current epoch
+	Last      uint64    `json:"last,omitempty"` // sequence of the last document, if sealed
+	Sealed    bool      `json:"sealed,omitempty"`
+	Paused    bool      `json:"paused,omitempty"`
+	Removed   bool      `json:"removed,omitempty"`
+	Exhausted bool      `json:"exhausted,omitempty"`
 }
+
+// SharedTokens returns the tokens taken, in the unit of the shares.
+func (s Status) SharedTokens() int64 { return s.Unit.Select(s.Tokens, s.LossTokens) }
 
 // Status returns the state of the sources in the order of their numbers.
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
 		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i),
-			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.totalTokens, EpochTokens: s.epochTokens,
+			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.totalTokens, LossTokens: s.lossTokens,
+			EpochTokens: s.epochTokens, Unit: m.config.Mix.Share,
 			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Paused: s.paused,
 			Removed: s.removed, Exhausted: s.isExhausted()}
 	}

@@ -62,7 +62,7 @@ type world struct {
 	taken   []string // name/sequence
 }
 
-func (w *world) take(t *rapid.T, tokens int) {
+func (w *world) take(t *rapid.T, tokens, lossTokens int) {
 	s, sequence, ok := w.m.Next()
 	if !ok {
 		t.Fatal("no source comes next")
@@ -71,16 +71,17 @@ func (w *world) take(t *rapid.T, tokens int) {
 	for len(w.owed) < len(status) {
 		w.owed = append(w.owed, 0)
 	}
+	counted := int(status[0].Unit.Select(int64(tokens), int64(lossTokens)))
 	for i, x := range status {
-		w.owed[i] += x.Share * float64(tokens)
+		w.owed[i] += x.Share * float64(counted)
 	}
 	w.taken = append(w.taken, fmt.Sprint(status[s].Name, "/", sequence))
-	w.longest = max(w.longest, tokens)
-	w.m.RecordNext(tokens)
+	w.longest = max(w.longest, counted)
+	w.m.RecordNext(tokens, lossTokens)
 	w.m.ApplySourceEnds()
 	for i, x := range w.m.Status() {
-		if off := math.Abs(w.owed[i] - float64(x.Tokens)); i < len(w.owed) && off > float64(w.longest*len(status))+1 {
-			t.Fatalf("%s has %d tokens and should have %.0f", x.Name, x.Tokens, w.owed[i])
+		if off := math.Abs(w.owed[i] - float64(x.SharedTokens())); i < len(w.owed) && off > float64(w.longest*len(status))+1 {
+			t.Fatalf("%s has %d %s and should have %.0f", x.Name, x.SharedTokens(), x.Unit, w.owed[i])
 		}
 	}
 }
@@ -98,6 +99,7 @@ func drawConfig(t *rapid.T) mixture.Config {
 	first := c.Sources[names[0]]
 	first.Weight = 1
 	c.Sources[names[0]] = first
+	c.Mix.Share = rapid.SampledFrom([]mixture.ShareUnit{"", mixture.ShareTokens, mixture.ShareLossTokens}).Draw(t, "share")
 	c.Mix.End = rapid.SampledFrom([]string{mixture.EndAll, mixture.EndAll, mixture.EndFirst}).Draw(t, "end")
 	at := 0
 	for range rapid.IntRange(0, 2).Draw(t, "points") {
@@ -170,8 +172,9 @@ func TestMixture_KeepsSharesWhenRestored(t *testing.T) {
 				both(func(m *mixture.Mixture) error { return m.ApplyChange(change, begins) })
 			case oka:
 				n := rapid.SampledFrom([]int{0, 1, 5, 30, 300}).Draw(t, "length")
-				w.take(t, n)
-				restored.RecordNext(n)
+				loss := rapid.IntRange(min(n, 1), n).Draw(t, "tokens with a loss")
+				w.take(t, n, loss)
+				restored.RecordNext(n, loss)
 				restored.ApplySourceEnds()
 			}
 			state := restored.AppendState(nil)
@@ -223,7 +226,7 @@ func sharesAfter(m *mixture.Mixture, tokens int64, lengths map[string]int) map[s
 		if !ok {
 			break
 		}
-		m.RecordNext(lengths[m.Name(i)])
+		m.RecordNext(lengths[m.Name(i)], lengths[m.Name(i)])
 		m.ApplySourceEnds()
 	}
 	out := map[string]float64{}
@@ -274,7 +277,7 @@ func TestSchedule_RampMovesInEqualParts(t *testing.T) {
 	seen := map[float64]bool{}
 	for m.Tokens() < 256000 {
 		seen[m.Status()[0].Target] = true
-		m.RecordNext(100)
+		m.RecordNext(100, 100)
 		m.ApplySourceEnds()
 	}
 	if m.Status()[0].Target != 0 || len(seen) != 256 {
@@ -297,7 +300,7 @@ func TestSchedule_PointAfterUsedUpSourcesTakesEffect(t *testing.T) {
 				t.Fatalf("nothing comes behind %v", order)
 			}
 			order = append(order, fmt.Sprint(m.Name(i), s))
-			m.RecordNext(10)
+			m.RecordNext(10, 10)
 			m.ApplySourceEnds()
 		}
 		if want := []string{"a1", "a2", "a3", "b1", "b2"}; !slices.Equal(order, want) {
@@ -326,7 +329,7 @@ func TestMixture_EndFirstEndsWithFirstSource(t *testing.T) {
 	c.Mix.End = mixture.EndFirst
 	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1}, "b": {First: 1, Last: 3, Sealed: true}})
 	for !m.Ended() {
-		m.RecordNext(10)
+		m.RecordNext(10, 10)
 		m.ApplySourceEnds()
 	}
 	if m.Tokens() != 70 { // the end of b takes effect where its fourth document would be taken
@@ -341,7 +344,7 @@ func TestMixture_EmptyEpochEndsForeverSource(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": a})
 	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1, Last: 3, Sealed: true}})
 	for range 3 {
-		m.RecordNext(0)
+		m.RecordNext(0, 0)
 		m.ApplySourceEnds()
 	}
 	if !m.Ended() {
@@ -419,6 +422,7 @@ func TestConfig_ValidateReportsFields(t *testing.T) {
 		"sources.web.min_tokens":   source(func(s *mixture.Source) { s.MinTokens = -1 }),
 		"sources.web.max_tokens":   source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
 		"sources: a b":             func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
+		"mix.share":                func(c *mixture.Config) { c.Mix.Share = "loss" },
 		"mix.on_dry":               func(c *mixture.Config) { c.Mix.OnDry = "" },
 		"mix.end":                  func(c *mixture.Config) { c.Mix.End = "last" },
 		"mix.schedule[0].after: x": func(c *mixture.Config) { c.Mix.Schedule[0].Tokens, c.Mix.Schedule[0].After = 0, "x" },
@@ -538,20 +542,131 @@ func TestLowWatermark_FirstDocumentThatMayBeTaken(t *testing.T) {
 	}
 }
 
-func FuzzRestoreState(f *testing.F) {
+// A state belongs to the unit of its shares.
+func TestMixture_RejectsStateOfAnotherShareUnit(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(2)})
+	tokens := open(t, c, live(c.Sources))
+	c.Mix.Share = mixture.ShareLossTokens
+	loss := open(t, c, live(c.Sources))
+	for _, m := range []*mixture.Mixture{tokens, loss} {
+		m.RecordNext(10, 4)
+	}
+	if _, err := tokens.RestoreState(loss.AppendState(nil)); err == nil || !strings.Contains(err.Error(), "of tokens") {
+		t.Error(err)
+	}
+	if _, err := loss.RestoreState(tokens.AppendState(nil)); err == nil || !strings.Contains(err.Error(), "loss_tokens") {
+		t.Error(err)
+	}
+}
+
+// With shares of tokens with a loss, a source whose used documents have none does not stay the next one: each counts as
+// one token. A skipped document changes no credit, so the next one is of the same source.
+func TestMixture_DocumentsWithoutLoss(t *testing.T) {
+	c := config(map[string]mixture.Source{"masked": plain(1), "web": plain(1)})
+	c.Mix.Share = mixture.ShareLossTokens
+	m := open(t, c, live(c.Sources))
+	for range 5 {
+		m.RecordNext(0, 0)
+		if source, _, _ := m.Next(); m.Name(source) != "masked" {
+			t.Fatalf("a skipped document is followed by one of %s", m.Name(source))
+		}
+	}
+	turns := map[string]int{}
+	for range 100 {
+		source, _, _ := m.Next()
+		turns[m.Name(source)]++
+		loss := 1
+		if m.Name(source) == "masked" {
+			loss = 0
+		}
+		m.RecordNext(50, loss)
+		m.ApplySourceEnds()
+	}
+	if turns["masked"] != 50 || m.Status()[0].LossTokens != 0 || m.Status()[0].Tokens != 2500 {
+		t.Errorf("%v, %+v", turns, m.Status())
+	}
+}
+
+// A source whose documents are all skipped ends after one epoch, even if it is to be read for ever.
+func TestMixture_SourceWithOnlySkippedDocumentsEnds(t *testing.T) {
+	c := config(map[string]mixture.Source{"masked": {Weight: 1, Epochs: mixture.Forever}, "web": plain(1)})
+	c.Mix.Share = mixture.ShareLossTokens
+	m := open(t, c, map[string]mixture.SourceRange{"masked": {First: 1, Last: 30, Sealed: true},
+		"web": {First: 1, Last: 20, Sealed: true}})
+	taken := map[string]int{}
+	for n := 0; !m.Ended(); n++ {
+		source, _, ok := m.Next()
+		if !ok || n > 50 {
+			t.Fatalf("document %d: %v, taken %v", n, ok, taken)
+		}
+		taken[m.Name(source)]++
+		tokens := 10
+		if m.Name(source) == "masked" {
+			tokens = 0
+		}
+		m.RecordNext(tokens, tokens)
+		m.ApplySourceEnds()
+	}
+	if taken["masked"] != 30 || taken["web"] != 20 {
+		t.Error(taken)
+	}
+}
+
+// A fork with another unit of the shares begins without deviations from them.
+func TestReconfigure_AnotherShareUnit(t *testing.T) {
+	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(2)})
+	m := open(t, c, live(c.Sources))
+	for range 20 {
+		m.RecordNext(10, 3)
+		m.ApplySourceEnds()
+	}
+	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"a": 5, "b": 1}}, nil))
+	next := c
+	next.Mix.Share = mixture.ShareTokens // the default, written out
+	must(t, m.Reconfigure(next, nil))
+	if s := m.Status(); s[0].Target < .8 || s[0].Credit == 0 {
+		t.Errorf("an unchanged mixture begins again: %+v", s)
+	}
+	next.Mix.Share = mixture.ShareLossTokens
+	must(t, m.Reconfigure(next, nil))
+	for _, s := range m.Status() {
+		if s.Credit != 0 || s.LossTokens != 0 || s.Tokens == 0 || s.Target > .7 {
+			t.Errorf("%+v", s)
+		}
+	}
+	m.RecordNext(10, 3)
+	restored := open(t, next, live(c.Sources))
+	_, err := restored.RestoreState(m.AppendState(nil))
+	must(t, err)
+	if !slices.Equal(restored.Status(), m.Status()) {
+		t.Errorf("%+v becomes %+v", m.Status(), restored.Status())
+	}
+}
+
+// fuzzedConfig returns the configuration of FuzzRestoreState for a state: its version determines the unit.
+func fuzzedConfig(state []byte) mixture.Config {
 	s := plain(1)
 	s.Block, s.Epochs = 3, 2
 	c := config(map[string]mixture.Source{"a": s, "b": plain(2)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 1000, Weights: map[string]float64{"a": 1, "b": 5}}}
+	if len(state) > 0 && state[0] == 2 {
+		c.Mix.Share = mixture.ShareLossTokens
+	}
+	return c
+}
+
+func FuzzRestoreState(f *testing.F) {
 	begins := map[string]mixture.SourceRange{"a": {First: 1, Last: 9, Sealed: true}, "b": {First: 1}}
-	m := open(f, c, begins)
-	for range 40 {
-		f.Add(m.AppendState(nil))
-		m.RecordNext(17)
-		m.ApplySourceEnds()
+	for version := range byte(2) {
+		m := open(f, fuzzedConfig([]byte{1 + version}), begins)
+		for range 40 {
+			f.Add(m.AppendState(nil))
+			m.RecordNext(17, 5)
+			m.ApplySourceEnds()
+		}
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		m := open(t, c, begins)
+		m := open(t, fuzzedConfig(b), begins)
 		before := m.AppendState(nil)
 		if _, err := m.RestoreState(b); err != nil {
 			if !bytes.Equal(m.AppendState(nil), before) {
@@ -563,7 +678,7 @@ func FuzzRestoreState(f *testing.F) {
 			if _, _, ok := m.Next(); !ok {
 				return
 			}
-			m.RecordNext(50)
+			m.RecordNext(50, 20)
 			m.ApplySourceEnds()
 		}
 	})
@@ -578,7 +693,7 @@ func BenchmarkMixture_RecordNext(b *testing.B) {
 			}
 			m := open(b, c, live(c.Sources))
 			for i := range b.N {
-				m.RecordNext(100 + i%1000)
+				m.RecordNext(100+i%1000, 100+i%1000)
 				m.ApplySourceEnds()
 				m.Next()
 			}

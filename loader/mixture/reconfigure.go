@@ -34,7 +34,8 @@ func NewForFork(c Config, sources []ExistingSource) (*Mixture, error) {
 // If the new configuration has the same sources and the same mix as the old one, the mixture continues unchanged,
 // including changes made during the run. Otherwise it follows the new configuration. Sources that it does not name
 // are removed. Removed sources that it names are added again. The shares are those of its weights and its schedule at
-// the number of tokens taken so far.
+// the number of tokens taken so far. If they are shares of something else than before, all sources begin without a
+// deviation from them.
 func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 	for _, s := range m.sources {
 		if next, named := c.Sources[s.name]; named {
@@ -48,6 +49,11 @@ func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 		if next, named := c.Sources[s.name]; named {
 			s.config, s.epochOrder = next, nil
 			s.shuffled = s.initialRange.Sealed && next.Block > 0
+		}
+	}
+	if c.Mix.Share.CountsLoss() != m.config.Mix.Share.CountsLoss() {
+		for i, s := range m.sources { // what has been counted is of another unit
+			m.accounts[i].credit, s.lossTokens = 0, 0
 		}
 	}
 	m.config = c
@@ -98,7 +104,8 @@ func (c Config) hasSameMix(d Config) bool {
 		}
 		return equalConfigs(a, b)
 	}
-	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.OnDry == d.Mix.OnDry && c.Mix.End == d.Mix.End &&
+	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.Share.CountsLoss() == d.Mix.Share.CountsLoss() &&
+		c.Mix.OnDry == d.Mix.OnDry && c.Mix.End == d.Mix.End &&
 		slices.EqualFunc(c.Mix.Schedule, d.Mix.Schedule, func(p, q Point) bool {
 			return p.Tokens == q.Tokens && p.After == q.After && p.Ramp == q.Ramp && maps.Equal(p.Weights, q.Weights)
 		})

@@ -16,19 +16,20 @@ const (
 )
 
 // RemainingTokens returns how many more tokens a run takes if each source has the given number of tokens left, by
-// source number. math.Inf(1) is a source that is read forever. Each document counts as if it had one token, so the
+// source number, and the given part of them has a loss (0 to 1; nil if all have). math.Inf(1) is a source that is read
+// forever. Each document counts as if it had one token, so the
 // result is exact up to a few documents per source. A paused source that has tokens left is resumed. For Endless and
 // Idle, tokens is 0.
-func (m *Mixture) RemainingTokens(left []float64) (tokens float64, how RunEnd) {
+func (m *Mixture) RemainingTokens(left, lossParts []float64) (tokens float64, how RunEnd) {
 	x := m.singleDocumentCopy(left)
 	rest := slices.Clone(left)
 	x.followSchedule()
 	x.applySourceEnds()
 	for !x.ended {
-		n := x.tokensUntilChange()
-		for i, a := range x.accounts {
-			if a.share > 0 {
-				n = min(n, math.Ceil(rest[i]*Unit/float64(a.share)))
+		n, shares := x.tokensUntilChange(), tokenShares(x.accounts, lossParts, m.config.Mix.Share)
+		for i, share := range shares {
+			if share > 0 {
+				n = min(n, math.Ceil(rest[i]*Unit/share))
 			}
 		}
 		if n >= math.MaxInt64/4 {
@@ -36,8 +37,8 @@ func (m *Mixture) RemainingTokens(left []float64) (tokens float64, how RunEnd) {
 		}
 		n = max(n, 1)
 		x.tokens += int64(n)
-		for i, a := range x.accounts {
-			if rest[i] -= n * float64(a.share) / Unit; rest[i] < 0.5 {
+		for i, share := range shares {
+			if rest[i] -= n * share / Unit; rest[i] < 0.5 {
 				x.sources[i].taken, x.sources[i].exhausted = x.sources[i].documentCount(), true
 			}
 		}
@@ -50,6 +51,28 @@ func (m *Mixture) RemainingTokens(left []float64) (tokens float64, how RunEnd) {
 		}
 	}
 	return float64(x.tokens - m.tokens), Finite
+}
+
+// minLossPart is the smallest part of a source's tokens that is assumed to have a loss.
+const minLossPart = 1e-6
+
+// tokenShares returns each source's share of all tokens taken next, in parts of Unit, if the given parts of their
+// tokens have a loss.
+func tokenShares(accounts []account, lossParts []float64, unit ShareUnit) []float64 {
+	out, sum := make([]float64, len(accounts)), 0.0
+	for i, a := range accounts {
+		out[i] = float64(a.share)
+		if unit.CountsLoss() && lossParts != nil {
+			out[i] /= max(lossParts[i], minLossPart)
+		}
+		sum += out[i]
+	}
+	if unit.CountsLoss() && sum > 0 {
+		for i := range out {
+			out[i] *= Unit / sum
+		}
+	}
+	return out
 }
 
 // singleDocumentCopy returns a copy of the mixture in which each source has a single document. It counts as taken once

@@ -26,12 +26,18 @@ func TestRemainingTokens_EqualsTokensToEnd(t *testing.T) {
 			c.Sources["math"] = mixture.Source{Weight: 0, Epochs: 3}
 			c.Mix.End, c.Mix.Schedule = mixture.EndFirst, []mixture.Point{point(1e9, 50, 0, 0, 1)}
 		},
+		"tokens with a loss": func(c *mixture.Config) { c.Mix.Share = mixture.ShareLossTokens },
+		"tokens with a loss, schedule": func(c *mixture.Config) {
+			c.Mix.Share, c.Mix.Schedule = mixture.ShareLossTokens, []mixture.Point{point(9000, 7001, 0.1, 0.2, 0.7)}
+			c.Mix.End = mixture.EndFirst
+		},
 		"for ever, first": func(c *mixture.Config) {
 			c.Sources["web"] = mixture.Source{Weight: 2, Epochs: mixture.Forever}
 			c.Mix.End = mixture.EndFirst
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			lossParts := []float64{0.5, 0.2, 1}
 			c := config(map[string]mixture.Source{"code": plain(1), "math": {Weight: 0.5, Epochs: 3}, "web": plain(2)})
 			change(&c)
 			draw := rand.New(rand.NewPCG(1, 2))
@@ -47,7 +53,7 @@ func TestRemainingTokens_EqualsTokensToEnd(t *testing.T) {
 			var forecasts []forecast
 			for n := 0; !m.Ended(); n++ {
 				if n%37 == 0 {
-					lasts, how := m.RemainingTokens(left(m, lengths))
+					lasts, how := m.RemainingTokens(left(m, lengths), lossParts)
 					if how != mixture.Finite {
 						t.Fatalf("behind %d documents it is to end so: %d", n, how)
 					}
@@ -57,7 +63,8 @@ func TestRemainingTokens_EqualsTokensToEnd(t *testing.T) {
 				if !ok {
 					t.Fatal("no source comes next")
 				}
-				m.RecordNext(lengths[m.Name(source)][sequence-1])
+				n := lengths[m.Name(source)][sequence-1]
+				m.RecordNext(n, max(int(math.Round(float64(n)*lossParts[source])), 1))
 				m.ApplySourceEnds()
 			}
 			for _, f := range forecasts {
@@ -107,7 +114,7 @@ func TestRemainingTokens_ReportsEndlessRun(t *testing.T) {
 		c.Mix.End = x.end
 		m := open(t, c, live(c.Sources))
 		before := fmt.Sprint(m.Status())
-		tokens, how := m.RemainingTokens(x.left)
+		tokens, how := m.RemainingTokens(x.left, nil)
 		if how != x.how || how != mixture.Finite && tokens != 0 {
 			t.Errorf("%s: %.0f tokens, ending %d, want %d", x.name, tokens, how, x.how)
 		}
@@ -123,7 +130,7 @@ func TestRemainingTokens_PausedAndRemovedSources(t *testing.T) {
 	m := open(t, c, live(c.Sources))
 	must(t, m.Rest(0, true))
 	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}, Remove: []string{"math"}}, nil))
-	if tokens, how := m.RemainingTokens([]float64{1000, 5000, 3000}); how != mixture.Finite || tokens != 4000 {
+	if tokens, how := m.RemainingTokens([]float64{1000, 5000, 3000}, nil); how != mixture.Finite || tokens != 4000 {
 		t.Errorf("%.0f tokens, ending %d, want 4000", tokens, how)
 	}
 }

@@ -28,7 +28,7 @@ func TestMixture_ApplySourceEndsReturnsEpochsAndEnd(t *testing.T) {
 		if !ok || source != want {
 			t.Fatalf("source %d is next (%t), want %d", source, ok, want)
 		}
-		m.RecordNext(10)
+		m.RecordNext(10, 10)
 	}
 	take(0)
 	settled(false)
@@ -55,7 +55,7 @@ func TestMixture_SourcesInSequence(t *testing.T) {
 	for !m.ApplySourceEnds().Ended {
 		source, _, _ := m.Next()
 		taken = append(taken, m.Name(source))
-		m.RecordNext(10)
+		m.RecordNext(10, 10)
 	}
 	if have := strings.Join(taken, ""); have != "acacacacbcbcbccc" {
 		t.Errorf("sources are taken as %s", have)
@@ -70,7 +70,7 @@ func TestMixture_SharesAreReplaced(t *testing.T) {
 	before := fmt.Sprint(first)
 	for range 10 {
 		m.Next()
-		m.RecordNext(10)
+		m.RecordNext(10, 10)
 		m.ApplySourceEnds()
 		if &m.Shares()[0] != &first[0] {
 			t.Fatal("the slice is another one, and the shares have not changed")

@@ -17,10 +17,22 @@ import (
 //	the ramp: its start (varint), length and part; length 0 without one
 //	the number of sources, and for each: name and configuration (JSON), each preceded by its length; first document and
 //	last document + 1; flags; target, credit (varint), epoch, its documents and tokens, and the tokens of all epochs;
+//	in version 2, which a mixture has whose shares are of tokens with a loss, the number of these tokens
 //	during a ramp, the targets before and after it
 //
 // Numbers are uvarints unless stated otherwise.
-const stateVersion = 1
+const (
+	stateVersion     = 1
+	lossStateVersion = 2
+)
+
+// stateVersion returns the version of the state of a mixture with shares of that unit.
+func (u ShareUnit) stateVersion() byte {
+	if u.CountsLoss() {
+		return lossStateVersion
+	}
+	return stateVersion
+}
 
 // Flags of a source.
 const (
@@ -34,7 +46,7 @@ const (
 
 // AppendState appends the complete state.
 func (m *Mixture) AppendState(b []byte) []byte {
-	b = append(b, stateVersion)
+	b = append(b, m.config.Mix.Share.stateVersion())
 	b = binary.AppendUvarint(b, uint64(m.tokens))
 	b = binary.AppendUvarint(b, uint64(m.nextPoint))
 	b = binary.AppendVarint(b, m.ramp.start)
@@ -43,6 +55,9 @@ func (m *Mixture) AppendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(m.sources)))
 	for i, s := range m.sources {
 		b = s.appendState(b, m.accounts[i].credit)
+		if m.config.Mix.Share.CountsLoss() {
+			b = binary.AppendUvarint(b, uint64(s.lossTokens))
+		}
 		if m.ramp.length > 0 {
 			b = binary.AppendUvarint(b, uint64(m.ramp.from[i]))
 			b = binary.AppendUvarint(b, uint64(m.ramp.to[i]))
@@ -82,8 +97,9 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 // AppendState cannot have written are an error and change nothing.
 func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	r := codec.Cursor{Buf: b}
-	if v := r.Bytes(1); r.Err == nil && v[0] != stateVersion {
-		return nil, fmt.Errorf("restore mixture: state format is version %d, this binary reads %d", v[0], stateVersion)
+	if v := r.Bytes(1); r.Err == nil && v[0] != m.config.Mix.Share.stateVersion() {
+		return nil, fmt.Errorf("restore mixture: state format is version %d, want %d for shares of %s", v[0],
+			m.config.Mix.Share.stateVersion(), m.config.Mix.Share)
 	}
 	x := &Mixture{config: m.config, initialSources: m.initialSources}
 	x.tokens = int64(r.BoundedUvarint(math.MaxInt64 / 2))
@@ -97,7 +113,7 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	}
 	total := int64(0)
 	for range r.BoundedUvarint(MaxSources) {
-		s, credit := readSource(&r)
+		s, credit := readSource(&r, m.config.Mix.Share)
 		if r.Err != nil {
 			break
 		}
@@ -165,8 +181,9 @@ func equalConfigs(a, b Source) bool {
 	return bytes.Equal(x, y)
 }
 
-// readSource reads what source.appendState wrote.
-func readSource(r *codec.Cursor) (s *source, credit int64) {
+// readSource reads what source.appendState wrote, and the tokens with a loss that follow it in a mixture with shares of
+// these.
+func readSource(r *codec.Cursor, unit ShareUnit) (s *source, credit int64) {
 	s = &source{name: string(r.Bytes(int(r.BoundedUvarint(64))))}
 	if config := r.Bytes(int(r.BoundedUvarint(1 << 16))); r.Err == nil {
 		if err := json.Unmarshal(config, &s.config); err != nil {
@@ -199,5 +216,8 @@ func readSource(r *codec.Cursor) (s *source, credit int64) {
 	s.taken = r.BoundedUvarint(math.MaxUint64)
 	s.epochTokens = int64(r.BoundedUvarint(math.MaxInt64))
 	s.totalTokens = int64(r.BoundedUvarint(math.MaxInt64))
+	if unit.CountsLoss() {
+		s.lossTokens = int64(r.BoundedUvarint(uint64(s.totalTokens)))
+	}
 	return s, credit
 }

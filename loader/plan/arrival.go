@@ -51,6 +51,16 @@ func (a Arrival) UsedTokens(s *Selection) (tokens int) {
 	return tokens
 }
 
+// UsedLossTokens returns how many of the tokens that UsedTokens counts have a loss.
+func (a Arrival) UsedLossTokens(s *Selection) (tokens int64) {
+	for i := range a.DocumentCount() {
+		if x := a.Document(i); a.SkipReason(i, x, s) == "" {
+			tokens += x.LossTokens()
+		}
+	}
+	return tokens
+}
+
 // SkipReason returns why document i is not used with the given selection of its source, or the empty string if it
 // is used. It ignores duplicates.
 func (a *Arrival) SkipReason(i int, x Part, s *Selection) Skip {

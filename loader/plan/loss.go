@@ -47,6 +47,13 @@ func (r LossRuns) AppendRuns(lengths []int32, start, end int32) []int32 {
 // HasLoss reports whether a token has a loss.
 func (r LossRuns) HasLoss() bool { return r == nil || r[0] > 0 || len(r) > 2 }
 
+// LossTokens returns how many tokens of a piece have a loss.
+func (r LossRuns) LossTokens(x packonline.Piece) int32 {
+	n := x.Length
+	r.VisitMasked(x, func(start, end int32) { n -= end - start })
+	return n
+}
+
 // VisitMasked calls f for the tokens [start, end) of a piece that have no loss, in order.
 func (r LossRuns) VisitMasked(x packonline.Piece, f func(start, end int32)) {
 	at := int32(0)

@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"loaderd/loader/filter"
+	"loaderd/loader/mixture"
+	"loaderd/packonline"
 )
 
 // Part is one of several documents of a message. Their tokens are consecutive, so a plan names a document by tokens
@@ -22,6 +24,11 @@ type Part struct {
 	// Attributes are the inputs of filters; nil if unknown.
 	Attributes *filter.Attributes
 	PackingHints
+}
+
+// LossTokens returns how many tokens of the part have a loss.
+func (x Part) LossTokens() int64 {
+	return int64(x.Loss.LossTokens(packonline.Piece{Length: int32(x.Length)}))
 }
 
 // partIdentityStep is the difference between the identities of consecutive Parts of a document: 2^64 divided by the
@@ -65,8 +72,11 @@ func (a Arrival) Documents() []Part {
 	return out
 }
 
-// WithoutLoss returns the arrival without loss runs, which do not affect steps.
-func (a Arrival) WithoutLoss() Arrival {
+// WithoutUnusedLoss returns the arrival without loss runs, unless they affect the shares of sources and so the steps.
+func (a Arrival) WithoutUnusedLoss(unit mixture.ShareUnit) Arrival {
+	if unit.CountsLoss() {
+		return a
+	}
 	a.Loss, a.Parts = nil, slices.Clone(a.Parts)
 	for i := range a.Parts {
 		a.Parts[i].Loss = nil
@@ -74,9 +84,10 @@ func (a Arrival) WithoutLoss() Arrival {
 	return a
 }
 
-// LengthsOnly returns the arrival without loss runs, packing hints and attributes.
-func (a Arrival) LengthsOnly() Arrival {
-	a = a.WithoutLoss()
+// LengthsOnly returns the arrival without packing hints, attributes, and loss runs that do not affect steps.
+func (a Arrival) LengthsOnly(unit mixture.ShareUnit) Arrival {
+	a = a.WithoutUnusedLoss(unit)
+	a.Parts = slices.Clone(a.Parts)
 	a.PackingHints, a.Attributes = PackingHints{}, nil
 	for i := range a.Parts {
 		a.Parts[i].PackingHints, a.Parts[i].Attributes = PackingHints{}, nil

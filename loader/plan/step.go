@@ -20,6 +20,8 @@ type Step struct {
 	Masked int64
 	// MaskedSegmentStarts is how many attention segments begin with such a token.
 	MaskedSegmentStarts int64
+	// SourceLossTokens has the number of tokens with a loss by source, if shares are of these tokens; else nil.
+	SourceLossTokens []int64
 	// Repeats are the pieces that begin with repeated tokens without a loss, by row and piece.
 	Repeats []Repeat
 }

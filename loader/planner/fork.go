@@ -119,6 +119,9 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}
+		if c.Mix.Share.CountsLoss() != p.config.Mix.Share.CountsLoss() {
+			resetShareCounts(n)
+		}
 	} else {
 		if err := n.initRowLengths(n.schedule.Buckets(c)); err != nil {
 			return nil, err
@@ -139,6 +142,17 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	}
 	n.sources.applySourceEnds() // the configuration may permit a further epoch
 	return n, nil
+}
+
+// resetShareCounts forgets what has been counted of the shares in rows and steps, which now are shares of something
+// else.
+func resetShareCounts(p *Planner) {
+	b := p.sources
+	b.rowBalancer.deficits, b.stepBalancer.deficits = nil, nil // addNewSources makes new ones
+	p.window.Update(func(a *atom) { a.portions = nil })
+	for i := range p.queues.buckets {
+		p.queues.buckets[i].nextPortions = nil
+	}
 }
 
 // keptTokens returns the number of tokens in the steps that a fork still has to make.

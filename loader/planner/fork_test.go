@@ -318,7 +318,9 @@ func count(tokens map[token]int, s plan.Step) {
 func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 	next := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "another method")).Draw(t,
 		"another configuration")
+	share := next.Mix.Share
 	next.Seed, next.Mix = h.Config.Seed, h.Config.Mix
+	next.Mix.Share = share
 	next.Sources = map[string]mixture.Source{}
 	change := rapid.Bool().Draw(t, "change the mixture")
 	for name, s := range h.Config.Sources {

@@ -62,6 +62,14 @@ func markRepeated(row []packonline.Piece, n int32) []packonline.Piece {
 	return out
 }
 
+// lossTokens returns how many tokens of a buffered piece have a loss.
+func (l *losses) lossTokens(x packonline.Piece) int32 {
+	if x.Doc&repeatedFlag != 0 {
+		return 0
+	}
+	return l.runs[x.Doc].LossTokens(x)
+}
+
 // countMasked counts the tokens of a step that have no loss, before its repeats are joined. whole reports whether a row
 // is one attention segment.
 func (l *losses) countMasked(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {

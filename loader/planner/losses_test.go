@@ -5,6 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/runconfig"
@@ -29,6 +30,7 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 			t.Fatalf("step %d: repeats %v", s.Index, s.Repeats)
 		}
 		var without, first int64
+		var bySource [mixture.MaxSources]int64
 		for i, row := range s.Rows {
 			for k, x := range row {
 				if _, known := masks[x.Doc]; !known {
@@ -41,6 +43,7 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 				for at := range x.Length {
 					lost := at < repeats[[2]int{i, k}] || int(x.Start+at) < len(mask) && mask[x.Start+at]
 					if !lost {
+						bySource[plan.RefSource(x.Doc)]++
 						labels[token{x.Doc, x.Start + at}]++
 						continue
 					}
@@ -54,6 +57,9 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 		if s.Masked != without || whole != nil && s.MaskedSegmentStarts != first {
 			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it reports %d and %d", s.Index,
 				without, first, s.Masked, s.MaskedSegmentStarts)
+		}
+		if n := len(s.SourceLossTokens); n > 0 && !slices.Equal(s.SourceLossTokens, bySource[:n]) {
+			t.Fatalf("step %d has %d tokens with a loss by source, it reports %d", s.Index, bySource[:n], s.SourceLossTokens)
 		}
 		masked += without
 	}

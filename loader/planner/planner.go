@@ -52,12 +52,13 @@ type Planner struct {
 	Filters      *Filters
 	missingHints map[uint64][]missingHint // keyed by the document's message, as a plan names it
 
-	lastTokens int64 // tokens of the last document
-	counts     Counts
-	cursor     plan.Position // after the last arrival
-	stepIndex  uint64        // index of the next step
-	rows       packonline.Rows
-	steps      []plan.Step
+	lastTokens     int64 // tokens of the last document
+	lastLossTokens int64 // of these, tokens with a loss
+	counts         Counts
+	cursor         plan.Position // after the last arrival
+	stepIndex      uint64        // index of the next step
+	rows           packonline.Rows
+	steps          []plan.Step
 
 	fork fork
 }
@@ -92,6 +93,9 @@ func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInf
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle),
 		schedule: runconfig.NewSchedule(c)}
 	p.sources = newSourceSet(c, mix, infos, r)
+	if c.Mix.Share.CountsLoss() {
+		p.sources.losses = &p.losses
+	}
 	p.Filters = &Filters{documents: c.Documents, sources: p.sources}
 	return p, p.initRowLengths(p.schedule.Buckets(c))
 }
@@ -297,6 +301,7 @@ func (p *Planner) finishSteps(lowWatermark plan.Position) []plan.Step {
 		}
 		p.losses.countMasked(s, p.lossOnce, p.isOneSegment)
 		p.counts.MaskedTokens += s.Masked
+		s.SourceLossTokens = p.sources.countStepLoss(s)
 	}
 	p.keepForkSteps()
 	if p.lossOnce {

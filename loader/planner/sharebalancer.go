@@ -14,7 +14,8 @@ import (
 // balanceSteps is the number of steps over which shares are kept even. Earlier deviations are forgotten.
 const balanceSteps = 128
 
-// portion is the number of tokens of an atom or a step that belong to one source.
+// portion is the number of tokens of an atom or a step that belong to one source. If shares are of tokens with a loss,
+// these are counted here and in all of shareBalancer.
 type portion struct {
 	source int32
 	tokens int64
@@ -98,9 +99,9 @@ func (t *tally) add(source int, tokens int32) {
 	t.tokens[source] += int64(tokens)
 }
 
-// takePortions appends the counted tokens to out and resets the tally.
+// takePortions appends the counted tokens to out and resets the tally. The result is not nil.
 func (t *tally) takePortions(out []portion) []portion {
-	out = slices.Grow(out, len(t.sources))
+	out = slices.Grow(out, max(len(t.sources), 1))
 	for _, s := range t.sources {
 		out = append(out, portion{s, t.tokens[s]})
 		t.tokens[s] = 0
@@ -109,14 +110,36 @@ func (t *tally) takePortions(out []portion) []portion {
 	return out
 }
 
-// tallyPieces counts the tokens of pieces by source.
+// tallyPieces counts the tokens of pieces by source, in the unit of the shares.
 func (b *sourceSet) tallyPieces(pieces []packonline.Piece) {
 	for _, x := range pieces {
-		b.tally.add(plan.RefSource(b.refOf(x.Doc)), x.Length)
+		n := x.Length
+		if b.losses != nil {
+			n = b.losses.lossTokens(x)
+		}
+		if n > 0 {
+			b.tally.add(plan.RefSource(b.refOf(x.Doc)), n)
+		}
 	}
 }
 
-// atomPortions returns the number of tokens of an atom by source.
+// countStepLoss returns the number of tokens with a loss by source in a step whose pieces name arrivals, or nil if
+// shares are of all tokens.
+func (b *sourceSet) countStepLoss(s *plan.Step) []int64 {
+	if b.losses == nil {
+		return nil
+	}
+	for _, row := range s.Rows {
+		b.tallyPieces(row)
+	}
+	out := make([]int64, b.mix.Len())
+	for _, x := range b.tally.takePortions(nil) {
+		out[x.source] = x.tokens
+	}
+	return out
+}
+
+// atomPortions returns the number of tokens of an atom by source, in the unit of the shares.
 func (b *sourceSet) atomPortions(a *atom) []portion {
 	if a.portions == nil {
 		b.tallyPieces(a.pieces)

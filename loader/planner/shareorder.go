@@ -10,16 +10,28 @@ import (
 const shareTolerance = 1. / 8
 
 // distanceTolerance returns the tolerance for the smallest step as a difference of two results of
-// shareBalancer.distance.
-func (q *queues) distanceTolerance() float64 {
+// shareBalancer.distance. With shares of tokens with a loss, it is the tolerance for the next step of the drawn bucket.
+func (b *sourceSet) distanceTolerance(q *queues, drawn *queue) float64 {
 	least := int64(0)
+	if b.losses == nil {
+		least = q.smallestStep()
+	} else {
+		for _, x := range b.stepPortions(drawn) {
+			least += x.tokens
+		}
+	}
+	x := shareTolerance * mixture.Unit * float64(least)
+	return float64(x * x)
+}
+
+// smallestStep returns the number of tokens of the smallest step, including padding.
+func (q *queues) smallestStep() (least int64) {
 	for i := range q.buckets {
 		if n := int64(q.buckets[i].stepRows) * int64(q.buckets[i].length); i == 0 || n < least {
 			least = n
 		}
 	}
-	x := shareTolerance * mixture.Unit * float64(least)
-	return float64(x * x)
+	return least
 }
 
 // forgetShares removes the shares of documents that are no longer buffered.
@@ -99,7 +111,7 @@ func (p *Planner) chooseQueue(keep int, last bool) *queue {
 	}
 	p.updateShareTargets()
 	b := p.sources
-	least := b.stepBalancer.distance(b.stepPortions(best)) - p.queues.distanceTolerance()
+	least := b.stepBalancer.distance(b.stepPortions(best)) - b.distanceTolerance(&p.queues, best)
 	for i := range p.queues.buckets {
 		q := &p.queues.buckets[i]
 		if !q.hasStep(last) {
@@ -112,7 +124,7 @@ func (p *Planner) chooseQueue(keep int, last bool) *queue {
 	return best
 }
 
-// stepPortions returns the number of tokens by source in the next step of a bucket.
+// stepPortions returns the number of tokens by source in the next step of a bucket, in the unit of the shares.
 func (b *sourceSet) stepPortions(q *queue) []portion {
 	if len(q.nextPortions) == 0 {
 		for _, r := range q.waitingRows[:min(q.stepRows, len(q.waitingRows))] {

@@ -17,11 +17,20 @@ import (
 
 // sharesOf plans documents of five sources to the end. For every step it returns the tokens of each source and the
 // length of its rows. It also returns the cumulative target of each source, from the shares in the order of the taken
-// tokens.
-func sharesOf(t *testing.T, c runconfig.Config,
-	tokens int64) (steps [][]float64, buckets []int32, targets [][]float64) {
+// tokens. If shares are of tokens with a loss, only these count. They are the last lossParts of each document.
+func sharesOf(t *testing.T, c runconfig.Config, tokens int64,
+	lossParts []float64) (steps [][]float64, buckets []int32, targets [][]float64) {
 	t.Helper()
 	means := []float64{80, 400, 1500, 6000, 20000}
+	document := func(source int, sequence uint64) plan.Arrival {
+		a := plan.Arrival{Source: source, Sequence: sequence,
+			Length: int(means[source] * (.5 + rand.New(rand.NewPCG(uint64(source), sequence)).Float64()))}
+		if lossParts != nil {
+			loss := max(int32(lossParts[source]*float64(a.Length)), 1)
+			a.Loss = plan.NewLossRuns([]int32{0, int32(a.Length) - loss, loss})
+		}
+		return a
+	}
 	var sources []plan.SourceBegin
 	for i := range means {
 		sources = append(sources, plan.SourceBegin{Name: string(rune('a' + i)), Start: 1})
@@ -35,7 +44,13 @@ func sharesOf(t *testing.T, c runconfig.Config,
 			n := make([]float64, len(means))
 			for _, row := range s.Rows {
 				for _, x := range row {
-					n[plan.RefSource(x.Doc)] += float64(x.Length)
+					source := plan.RefSource(x.Doc)
+					if lossParts == nil {
+						n[source] += float64(x.Length)
+						continue
+					}
+					runs := document(source, plan.RefSequence(x.Doc)).Loss
+					n[source] += max(0, float64(x.Start+x.Length-max(x.Start, runs[1])))
 				}
 			}
 			steps, buckets = append(steps, n), append(buckets, s.Bucket)
@@ -51,11 +66,14 @@ func sharesOf(t *testing.T, c runconfig.Config,
 			now[i] = m.Share(i)
 		}
 		if len(shares) == 0 || !slices.Equal(now, shares[len(shares)-1]) {
-			from, shares = append(from, float64(m.Tokens())), append(shares, now)
+			taken := 0.0
+			for _, s := range m.Status() {
+				taken += float64(c.Mix.Share.Select(s.Tokens, s.LossTokens))
+			}
+			from, shares = append(from, taken), append(shares, now)
 		}
 		source, sequence, _ := a.Planner.NextDocument()
-		length := int(means[source] * (.5 + rand.New(rand.NewPCG(uint64(source), sequence)).Float64()))
-		r, err := a.AddDocument(plan.Arrival{Source: source, Sequence: sequence, Length: length})
+		r, err := a.AddDocument(document(source, sequence))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -100,6 +118,8 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 		weights []float64
 		then    []float64 // weights of the second half
 		ramp    float64
+		loss    []float64 // shares are of tokens with a loss, which are these parts of the documents
+		around  float64   // bound around the change, where the buffered tokens have another part with a loss
 	}{
 		{name: "one length, equal weights", buckets: []int{2048}, weights: equal},
 		{name: "one length, more of short documents", buckets: []int{2048}, weights: short},
@@ -110,6 +130,11 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 		{name: "several lengths, more of short documents", buckets: several, tokens: 131072, weights: short},
 		{name: "several lengths, more of long documents", buckets: several, tokens: 131072, weights: long},
 		{name: "several lengths, steps of 64 rows", buckets: several, weights: equal},
+		{name: "one length, tokens with a loss", buckets: []int{2048}, weights: equal, loss: []float64{.5, .1, .3, .2, .9}},
+		{name: "one length, tokens with a loss, a change", buckets: []int{2048}, weights: short, then: equal,
+			loss: []float64{.9, .5, .1, .3, .2}, around: .02},
+		{name: "several lengths, tokens with a loss", buckets: several, tokens: 131072, weights: equal,
+			loss: []float64{.5, .1, .3, .2, .9}},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
@@ -132,11 +157,14 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 			if x.then != nil {
 				c.Mix.Schedule = []mixture.Point{{Tokens: tokens / 2, Ramp: mixture.Tokens(x.ramp), Weights: then}}
 			}
-			steps, buckets, targets := sharesOf(t, c, tokens)
+			if x.loss != nil {
+				c.Mix.Share = mixture.ShareLossTokens
+			}
+			steps, buckets, targets := sharesOf(t, c, tokens, x.loss)
 			off, excess := offTargets(steps, buckets, targets)
 			bound := max(.005, 2*excess)
 			if len(x.buckets) == 1 {
-				bound = .005
+				bound = max(.005, x.around)
 			}
 			t.Logf("%d steps: first 100 %.4f, last %.4f, most %.4f, median %.4f, excess of a step %.4f", len(steps), off[0],
 				off[len(off)-1], slices.Max(off), slices.Sorted(slices.Values(off))[len(off)/2], excess)

@@ -48,6 +48,7 @@ type sourceSet struct {
 	states         []sourceState // by source
 	rowBalancer    shareBalancer // for atoms that leave the window
 	stepBalancer   shareBalancer // for steps, with several buckets
+	losses         *losses       // of the buffered documents, if shares are of tokens with a loss; else nil
 	names          naming
 	dedupe         int // number of documents per source whose ids are remembered
 
@@ -141,8 +142,10 @@ func (b *sourceSet) registerArrival(a *plan.Arrival, arrival uint64) (*sourceSta
 	return &b.states[source], nil
 }
 
-// recordUsed records how many tokens of the arrived message are used.
-func (b *sourceSet) recordUsed(tokens int64) { b.mix.RecordNext(int(tokens)) }
+// recordUsed records how many tokens of the arrived message are used, and how many of them have a loss.
+func (b *sourceSet) recordUsed(tokens, lossTokens int64) {
+	b.mix.RecordNext(int(tokens), int(lossTokens))
+}
 
 // applySourceEnds applies the end of sources. If a source has started another epoch, it forgets the ids of the epoch
 // before. It reports whether no source has a document left.
@@ -183,7 +186,7 @@ func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	}
 	p.cursor = plan.PositionAfter(arrival)
 	p.steps = p.steps[:0]
-	p.lastTokens = 0
+	p.lastTokens, p.lastLossTokens = 0, 0
 	first := 0
 	for i := range a.DocumentCount() {
 		x := a.Document(i)
@@ -194,7 +197,7 @@ func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 			p.submitOverdue()
 		}
 	}
-	p.sources.recordUsed(p.lastTokens)
+	p.sources.recordUsed(p.lastTokens, p.lastLossTokens)
 	p.submitOverdue()
 	return p.finishInput(), nil
 }
@@ -207,6 +210,7 @@ func (p *Planner) addDocument(of *sourceState, name uint64, x plan.Part) {
 		return
 	}
 	p.lastTokens += int64(x.Length)
+	p.lastLossTokens += x.LossTokens()
 	p.packDocument(&p.packers[of.packerIndex], name, int32(x.Length), x)
 }
 

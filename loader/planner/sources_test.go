@@ -124,8 +124,8 @@ func (b *sourcesRun) restart(t *rapid.T) {
 
 func drawSources(t *rapid.T) (runconfig.Config, []plan.SourceBegin) {
 	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
-	c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t,
-		"end")}
+	c.Mix = mixture.Mix{Share: c.Mix.Share, OnDry: mixture.DryWait,
+		End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t, "end")}
 	c.Sources = map[string]mixture.Source{}
 	var sources []plan.SourceBegin
 	for i := range rapid.IntRange(1, 4).Draw(t, "sources") {
@@ -313,6 +313,7 @@ func (b *sourcesRun) check(t *rapid.T) {
 		t.Fatalf("%d tokens of %d documents arrived, %d of %d were taken", total, len(emitted), b.applier.UsedTokens,
 			len(b.tokens))
 	}
+	b.checkLoss(t)
 	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.UsedTokens ||
 		planner.BufferedTokens() != 0 {
 		t.Fatalf("%d tokens were taken, %d were emitted", b.applier.UsedTokens, have)
@@ -324,5 +325,30 @@ func (b *sourcesRun) check(t *rapid.T) {
 	}
 	if arrived != counts.Arrived || out != int64(total) {
 		t.Fatalf("%d arrivals and %d tokens by source, %d and %d in all", arrived, out, counts.Arrived, total)
+	}
+}
+
+// checkLoss checks the tokens with a loss that the mixture has counted by source. It leaves out runs with several
+// documents per message, not all of which may be used.
+func (b *sourcesRun) checkLoss(t *rapid.T) {
+	if b.header.Config.Documents.CanHoldMultiple() {
+		return
+	}
+	var want [mixture.MaxSources]int64
+	for _, ref := range b.taken {
+		if !b.header.Config.Mix.Share.CountsLoss() {
+			break
+		}
+		if b.loss(ref) == nil {
+			want[plan.RefSource(ref)] += int64(b.named(ref).Length)
+		}
+		for i, n := range b.loss(ref) {
+			want[plan.RefSource(ref)] += int64(n) * int64(1-i%2)
+		}
+	}
+	for i, x := range b.applier.Planner.Mixture().Status() {
+		if x.LossTokens != want[i] {
+			t.Fatalf("source %d has %d tokens with a loss, it reports %d", i, want[i], x.LossTokens)
+		}
 	}
 }

@@ -39,6 +39,7 @@ const (
 	kindSchedule   = 15 // change of the schedule of steps
 	kindFilter     = 16 // change of a filter
 	kindResize     = 17 // change of a job's world size
+	kindLossStep   = 18 // as kindMaskedStep, for a run with shares of tokens with a loss: with their number by source
 )
 
 const (
@@ -136,7 +137,10 @@ func (h Header) appendBody(b []byte) []byte {
 
 // Kind implements Entry.
 func (p StepPart) Kind() byte {
-	if p.Masked > 0 {
+	switch {
+	case p.SourceLossTokens != nil:
+		return kindLossStep
+	case p.Masked > 0:
 		return kindMaskedStep
 	}
 	return kindStep
@@ -144,7 +148,7 @@ func (p StepPart) Kind() byte {
 
 // IsStepKind reports whether records of a kind are parts of steps.
 func IsStepKind(kind byte) bool {
-	return kind == kindStep || kind == kindMaskedStep
+	return kind == kindStep || kind == kindMaskedStep || kind == kindLossStep
 }
 
 func (p StepPart) appendBody(b []byte) []byte {
@@ -153,8 +157,11 @@ func (p StepPart) appendBody(b []byte) []byte {
 		b = binary.AppendUvarint(b, v)
 	}
 	b = p.appendPositions(b)
-	if p.Masked > 0 {
+	if p.Masked > 0 || p.SourceLossTokens != nil {
 		b = p.appendMasked(b)
+	}
+	if p.SourceLossTokens != nil {
+		b = p.appendSourceLoss(b)
 	}
 	return append(b, p.encodedRows...)
 }
@@ -177,6 +184,20 @@ func (p *StepPart) appendMasked(b []byte) []byte {
 	return b
 }
 
+// appendSourceLoss writes the tokens of the whole step with a loss by source, in its first part, preceded by their
+// number.
+func (p *StepPart) appendSourceLoss(b []byte) []byte {
+	tokens := p.SourceLossTokens
+	if p.Part > 0 {
+		tokens = nil
+	}
+	b = binary.AppendUvarint(b, uint64(len(tokens)))
+	for _, n := range tokens {
+		b = binary.AppendUvarint(b, uint64(n))
+	}
+	return b
+}
+
 // appendPositions writes the positions in the sources, in the first part of a step that has them. It writes their
 // number and, of each, its epoch and the documents taken of that epoch.
 func (p *StepPart) appendPositions(b []byte) []byte {
@@ -195,8 +216,11 @@ func (p *StepPart) appendPositions(b []byte) []byte {
 // EncodeStep encodes a step as one record, or as several if it exceeds limit bytes.
 func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 	prefix := (10 + 2*len(s.SourcePositions)) * binary.MaxVarintLen64
-	if s.Masked > 0 {
+	if s.Masked > 0 || s.SourceLossTokens != nil {
 		prefix += 3 * binary.MaxVarintLen64
+	}
+	if s.SourceLossTokens != nil {
+		prefix += (1 + len(s.SourceLossTokens)) * binary.MaxVarintLen64
 	}
 	var parts []StepPart
 	repeats := s.Repeats
@@ -263,7 +287,7 @@ func Decode(b []byte) (Entry, error) {
 	}
 	var e Entry
 	if IsStepKind(kind) {
-		e = readStepPart(&in, kind == kindMaskedStep)
+		e = readStepPart(&in, kind)
 	} else {
 		e = readEntry(&in, kind)
 	}
@@ -298,7 +322,7 @@ func IsRunID(id string) bool {
 	return len(id) == runIDDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
-func readStepPart(r *codec.Cursor, masked bool) StepPart {
+func readStepPart(r *codec.Cursor, kind byte) StepPart {
 	var p StepPart
 	p.Index = r.Uvarint()
 	p.Bucket = int32(r.BoundedUvarint(math.MaxInt32))
@@ -322,8 +346,11 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	if r.Err == nil && (len(p.SourcePositions) > 0) != (p.Part == 0 && p.Index%plan.SourcePositionInterval == 0) {
 		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.SourcePositions)))
 	}
-	if masked {
-		readMasked(r, &p)
+	if kind != kindStep {
+		readMasked(r, &p, kind)
+	}
+	if kind == kindLossStep {
+		p.SourceLossTokens = readSourceLoss(r, p.Part)
 	}
 	previous := previousPieces{bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
@@ -342,9 +369,9 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 }
 
 // readMasked reads what appendMasked wrote.
-func readMasked(r *codec.Cursor, p *StepPart) {
+func readMasked(r *codec.Cursor, p *StepPart, kind byte) {
 	p.Masked, p.MaskedSegmentStarts = int64(r.BoundedUvarint(math.MaxInt64)), int64(r.BoundedUvarint(math.MaxInt64))
-	if r.Err == nil && (p.Masked == 0 || p.MaskedSegmentStarts > p.Masked) {
+	if r.Err == nil && (p.Masked == 0 && kind == kindMaskedStep || p.MaskedSegmentStarts > p.Masked) {
 		r.Fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked,
 			p.MaskedSegmentStarts))
 	}
@@ -361,6 +388,21 @@ func readMasked(r *codec.Cursor, p *StepPart) {
 		p.Repeats = append(p.Repeats, x)
 		row = x.Row
 	}
+}
+
+// readSourceLoss reads what appendSourceLoss wrote. It is not nil, and empty in later parts.
+func readSourceLoss(r *codec.Cursor, part int) []int64 {
+	n := r.BoundedUvarint(mixture.MaxSources)
+	if r.Err == nil && (n > 0) != (part == 0) {
+		r.Fail(fmt.Errorf("part %d has the tokens with a loss of %d sources", part, n))
+	}
+	out := []int64{}
+	for range n {
+		if out = append(out, int64(r.BoundedUvarint(math.MaxInt64/(mixture.MaxSources+1)))); r.Err != nil {
+			break
+		}
+	}
+	return out
 }
 
 // readPositions reads what appendPositions wrote.

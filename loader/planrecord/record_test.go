@@ -35,6 +35,16 @@ func masked(s *plan.Step) *plan.Step {
 	return s
 }
 
+// lossStep returns the step as one of a run with shares of tokens with a loss, of three sources.
+func lossStep(s *plan.Step) *plan.Step {
+	all := -s.Masked
+	for _, row := range s.Rows {
+		all += plan.RowTokens(row)
+	}
+	s.SourceLossTokens = []int64{all - 5, 0, 5}
+	return s
+}
+
 func TestStep_RoundTrip(t *testing.T) {
 	empty := someStep(4, 2)
 	empty.Rows[1] = nil
@@ -50,6 +60,9 @@ func TestStep_RoundTrip(t *testing.T) {
 		{"a record a row", someStep(3, 40), 280, 3},
 		{"tokens without a loss", masked(someStep(64, 3)), 1 << 20, 1},
 		{"these in several records", masked(someStep(64, 3)), 700, 4},
+		{"tokens with a loss by source", lossStep(masked(someStep(64, 3))), 1 << 20, 1},
+		{"these of sources in several records", lossStep(masked(someStep(64, 3))), 700, 5},
+		{"these of a step whose tokens all have a loss", lossStep(someStep(4, 3)), 1 << 20, 1},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records, err := EncodeStep(c.step, c.limit)
@@ -104,6 +117,45 @@ func TestDecode_DetectsDamagedRecords(t *testing.T) {
 	}
 }
 
+// A step whose tokens with a loss by source do not add up to those of its rows is rejected, and so is a part of another
+// kind than the part before it.
+func TestStepJoiner_ChecksLossTokensOfSources(t *testing.T) {
+	join := func(steps ...*plan.Step) (err error) {
+		var j StepJoiner
+		for i, s := range steps {
+			records, encodeErr := EncodeStep(s, 700)
+			if encodeErr != nil || len(records) < 2 {
+				t.Fatal(len(records), encodeErr)
+			}
+			records = records[i : i+1] // record i of step i, or all of a single step
+			if len(steps) == 1 {
+				records, _ = EncodeStep(s, 700)
+			}
+			for _, b := range records {
+				e, err := Decode(b)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err = j.Add(e); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := join(lossStep(masked(someStep(64, 3)))); err != nil {
+		t.Error(err)
+	}
+	wrong := lossStep(masked(someStep(64, 3)))
+	wrong.SourceLossTokens[1]++
+	if err := join(wrong); err == nil || !strings.Contains(err.Error(), "tokens with a loss, and") {
+		t.Error(err)
+	}
+	if err := join(lossStep(someStep(64, 3)), someStep(64, 3)); err == nil {
+		t.Error("parts of different kinds are joined")
+	}
+}
+
 func FuzzDecodeRecord(f *testing.F) {
 	records, err := EncodeStep(someStep(20, 3), 300)
 	if err != nil {
@@ -120,6 +172,10 @@ func FuzzDecodeRecord(f *testing.F) {
 	}
 	records = append(records, several...)
 	if several, err = EncodeStep(masked(someStep(20, 3)), 500); err != nil {
+		f.Fatal(err)
+	}
+	records = append(records, several...)
+	if several, err = EncodeStep(lossStep(masked(someStep(20, 3))), 500); err != nil {
 		f.Fatal(err)
 	}
 	records = append(records, several...)
@@ -164,7 +220,8 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			second, err := Decode(again[0])
 			if err != nil || !reflect.DeepEqual(second.(StepPart).Rows, part.Rows) ||
-				!reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked {
+				!reflect.DeepEqual(second.(StepPart).Repeats, part.Repeats) || s.Masked != part.Masked ||
+				!reflect.DeepEqual(second.(StepPart).SourceLossTokens, part.SourceLossTokens) {
 				t.Fatalf("a decoded step does not survive: %v", err)
 			}
 		}

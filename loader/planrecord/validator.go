@@ -392,11 +392,16 @@ func (j *StepJoiner) Add(e Entry) (*plan.Step, error) {
 		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, LowWatermark: p.LowWatermark,
 			SourcePositions: p.SourcePositions,
 			Masked:          p.Masked, MaskedSegmentStarts: p.MaskedSegmentStarts,
-			Rows: make([][]packonline.Piece, 0, p.TotalRows)}
+			SourceLossTokens: p.SourceLossTokens,
+			Rows:             make([][]packonline.Piece, 0, p.TotalRows)}
 	}
 	if p.Masked != j.Step.Masked || p.MaskedSegmentStarts != j.Step.MaskedSegmentStarts {
 		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index,
 			p.Masked, j.Step.Masked)
+	}
+	if (p.SourceLossTokens != nil) != (j.Step.SourceLossTokens != nil) {
+		return nil, fmt.Errorf("part %d of step %d is a record of kind %d, the one before it is of another kind", p.Part,
+			p.Index, p.Kind())
 	}
 	j.Step.Repeats = append(j.Step.Repeats, p.Repeats...)
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)
@@ -415,6 +420,16 @@ func (j *StepJoiner) Add(e Entry) (*plan.Step, error) {
 	if s.Masked > all {
 		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)
 	}
+	if loss := sum(s.SourceLossTokens); s.SourceLossTokens != nil && loss != all-s.Masked {
+		return nil, fmt.Errorf("step %d has %d tokens with a loss, and %d of all sources", s.Index, all-s.Masked, loss)
+	}
 	*j = StepJoiner{}
 	return s, nil
+}
+
+func sum(list []int64) (n int64) {
+	for _, x := range list {
+		n += x
+	}
+	return n
 }

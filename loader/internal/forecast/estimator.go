@@ -210,6 +210,6 @@ func (c PlannerCopy) isEndless() bool {
 			left[i] = 1e6 // some
 		}
 	}
-	_, how := c.Mix.RemainingTokens(left)
+	_, how := c.Mix.RemainingTokens(left, nil)
 	return how != mixture.Finite
 }

@@ -140,7 +140,7 @@ func (f *forecast) sampleRemaining(ctx context.Context, c PlannerCopy) ([]remain
 			from = 0 // the documents already read repeat
 		}
 		if !f.samples[i].covers(place.Epoch, from, walk.Len()) {
-			f.samples[i] = newSample(f.e.config.Seed, i, place.Epoch, from, max(walk.Len(), from))
+			f.samples[i] = newSample(f.e.config.Seed, f.e.config.Mix.Share, i, place.Epoch, from, max(walk.Len(), from))
 		}
 		r.sample = f.samples[i]
 		r.removeBefore(from)
@@ -211,14 +211,18 @@ func (f *forecast) estimateLength(ctx context.Context, c PlannerCopy,
 
 // remainingTokens returns the number of tokens that the run still reads, with the standard error.
 func (c PlannerCopy) remainingTokens(left []remainingDocuments) (tokens, doubt float64, how mixture.RunEnd) {
-	tokens, how = c.Mix.RemainingTokens(sourceTokens(left, -1))
+	lossParts := make([]float64, len(left))
+	for i := range left {
+		lossParts[i] = left[i].lossPart(left[i].selection)
+	}
+	tokens, how = c.Mix.RemainingTokens(sourceTokens(left, -1), lossParts)
 	if how != mixture.Finite {
 		return 0, 0, how
 	}
 	squares := 0.0
 	for i := range left {
 		if left[i].tokensError > 0 {
-			more, _ := c.Mix.RemainingTokens(sourceTokens(left, i))
+			more, _ := c.Mix.RemainingTokens(sourceTokens(left, i), lossParts)
 			squares += (more - tokens) * (more - tokens)
 		}
 	}

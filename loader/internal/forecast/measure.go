@@ -102,8 +102,9 @@ func (m *measurement) openReader(ctx context.Context, source int, epoch, taken u
 	if err != nil {
 		return nil, err
 	}
-	x := &lengthReader{docs: streams[source].Documents, epoch: epoch, nextIndex: taken, pauseForReaders: m.pauseForReaders}
 	mix := m.applier.Planner.Mixture()
+	x := &lengthReader{docs: streams[source].Documents, epoch: epoch, nextIndex: taken, unit: m.e.config.Mix.Share,
+		pauseForReaders: m.pauseForReaders}
 	x.epochOrder = mix.EpochOrder(source, epoch)
 	if m.keptArrivals[source] == nil && !m.usesHints(source) &&
 		m.applier.Planner.Filters.Selection(source).Filters.IsEmpty() &&
@@ -150,6 +151,7 @@ type lengthReader struct {
 	groupOrder      []uint64
 	arrivals        map[uint64]plan.Arrival
 	keptArrivals    []plan.Arrival // documents already read, by distance from the first; nil if none are kept
+	unit            mixture.ShareUnit
 	pauseForReaders func(context.Context) error
 }
 
@@ -202,10 +204,10 @@ func (x *lengthReader) readDocuments(ctx context.Context, sequences []uint64) er
 		err := x.docs.Refetch(ctx, sequences, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			a := d.Arrival().WithoutLoss()
+			a := d.Arrival().WithoutUnusedLoss(x.unit)
 			x.arrivals[d.Sequence] = a
 			if x.keptArrivals != nil {
-				x.keptArrivals[d.Sequence-x.epochOrder.First] = a.LengthsOnly()
+				x.keptArrivals[d.Sequence-x.epochOrder.First] = a.LengthsOnly(x.unit)
 			}
 		})
 		sequences = slices.DeleteFunc(slices.Clone(sequences), func(s uint64) bool { return x.arrivals[s].Sequence > 0 })

@@ -34,6 +34,7 @@ type sample struct {
 	runs        int
 	drawnPlaces map[uint64]bool // places drawn, in [from, to)
 	key         shuffle.Key
+	unit        mixture.ShareUnit
 }
 
 // sampledDocument is a document of a sample.
@@ -43,8 +44,8 @@ type sampledDocument struct {
 	plan.Arrival
 }
 
-func newSample(seed uint64, source int, epoch, from, to uint64) *sample {
-	return &sample{epoch: epoch, from: from, to: to, drawnPlaces: map[uint64]bool{},
+func newSample(seed uint64, unit mixture.ShareUnit, source int, epoch, from, to uint64) *sample {
+	return &sample{epoch: epoch, from: from, to: to, drawnPlaces: map[uint64]bool{}, unit: unit,
 		key: shuffle.NewKey(seed, fmt.Sprintf("sample of source %d from %d to %d", source, from, to))}
 }
 
@@ -137,7 +138,7 @@ func (s *sample) readDrawn(ctx context.Context, docs document.Documents,
 	err = docs.Refetch(ctx, slices.Sorted(maps.Keys(places)), func(d document.Document) {
 		mu.Lock()
 		defer mu.Unlock()
-		out = append(out, sampledDocument{places[d.Sequence], s.runs, d.Arrival().WithoutLoss()})
+		out = append(out, sampledDocument{places[d.Sequence], s.runs, d.Arrival().WithoutUnusedLoss(s.unit)})
 	})
 	slices.SortFunc(out, func(a, b sampledDocument) int { return cmp.Compare(a.place, b.place) })
 	return out, err
@@ -151,6 +152,22 @@ func (s *sample) documentsFrom(place uint64) (out []sampledDocument) {
 		}
 	}
 	return out
+}
+
+// lossPart estimates the part of the used tokens that have a loss. Without used documents it is 1.
+func (s *sample) lossPart(selection *plan.Selection) float64 {
+	if s == nil || !s.unit.CountsLoss() {
+		return 1
+	}
+	tokens, loss := 0.0, 0.0
+	for i := range s.documents {
+		tokens += float64(s.documents[i].UsedTokens(selection))
+		loss += float64(s.documents[i].UsedLossTokens(selection))
+	}
+	if tokens == 0 {
+		return 1
+	}
+	return loss / tokens
 }
 
 // estimateMean estimates the mean number of tokens per document from a sample of that many documents, and its standard

@@ -45,7 +45,7 @@ func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
 // drawOf draws a sample of up to size documents.
 func drawOf(t *testing.T, docs *shelved, walk *mixture.EpochOrder, seed uint64, size int, tokens int64) *sample {
 	t.Helper()
-	s := newSample(seed, 0, 0, 0, walk.Len())
+	s := newSample(seed, mixture.ShareTokens, 0, 0, 0, walk.Len())
 	if err := s.grow(t.Context(), docs, walk, size, tokens, func(context.Context) error {
 		docs.rests++
 		return nil

@@ -60,6 +60,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
 	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
 	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")
+	c.Mix.Share = rapid.SampledFrom([]mixture.ShareUnit{"", mixture.ShareLossTokens}).Draw(t, "share")
 	c.Steps.Rows = rapid.IntRange(1, 5).Draw(t, "rows")
 	if rapid.Bool().Draw(t, "a table") {
 		for range c.Packing.Buckets {

@@ -135,6 +135,8 @@ func stepDifference(a, b *plan.Step) string {
 	case a.Masked != b.Masked || a.MaskedSegmentStarts != b.MaskedSegmentStarts:
 		return fmt.Sprintf("%d tokens without a loss, %d of them at the beginning of a segment, against %d and %d", a.Masked,
 			a.MaskedSegmentStarts, b.Masked, b.MaskedSegmentStarts)
+	case !slices.Equal(a.SourceLossTokens, b.SourceLossTokens):
+		return fmt.Sprintf("%d tokens with a loss by source against %d", a.SourceLossTokens, b.SourceLossTokens)
 	case !slices.Equal(a.Repeats, b.Repeats):
 		return fmt.Sprintf("%d pieces that repeat tokens without their loss against %d, or other ones", len(a.Repeats),
 			len(b.Repeats))
