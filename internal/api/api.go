@@ -50,13 +50,21 @@ type FilterResponse struct {
 	Documents int64 `json:"documents"`
 }
 
+// MaxActionBytes is the maximum size of the body of an action in bytes. A daemon rejects larger messages.
+const MaxActionBytes = MaxRequestBytes - 1<<10
+
+// MaxRequestBytes is the maximum size in bytes of a message with a ticket or with the name and the body of an action.
+const MaxRequestBytes = 64 << 10
+
 // MixResponse is the response to mix. For a change it contains the first step that the change can affect and the
 // resulting target shares; otherwise the present state.
 type MixResponse struct {
 	Run    string             `json:"run"`
 	Step   uint64             `json:"step"`              // the first step that a change made now can affect
 	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
-	Target map[string]float64 `json:"target"`            // target share of the tokens per source
+	Target map[string]float64 `json:"target"`            // target share per source
+	// ShareUnit is what all shares are shares of, if not of tokens.
+	ShareUnit mixture.ShareUnit `json:"share_unit,omitzero"`
 	// the plan already had a change decided at that number of steps, which was kept
 	AlreadyApplied bool `json:"again,omitempty"`
 
@@ -80,15 +88,17 @@ type ResizeResponse struct {
 	state.ResizeResult
 }
 
-// MixtureSource is the state of one source of a mixture. Shares are of tokens.
+// MixtureSource is the state of one source of a mixture. Shares are of what MixResponse.ShareUnit names.
 type MixtureSource struct {
-	Name   string         `json:"name"`
-	Target float64        `json:"target"`       // target share
-	Share  float64        `json:"share"`        // share of the tokens taken so far
-	Recent float64        `json:"recent_share"` // share of the recent steps
-	Tokens int64          `json:"tokens"`       // taken so far
-	Epoch  uint64         `json:"epoch"`        // present epoch, from 0
-	Epochs mixture.Epochs `json:"epochs"`
+	Name   string  `json:"name"`
+	Target float64 `json:"target"`       // target share
+	Share  float64 `json:"share"`        // share of what was taken so far
+	Recent float64 `json:"recent_share"` // share of the recent steps
+	Tokens int64   `json:"tokens"`       // taken so far
+	// taken so far with a loss, if shares are of these tokens
+	LossTokens int64          `json:"loss_tokens,omitempty"`
+	Epoch      uint64         `json:"epoch"` // present epoch, from 0
+	Epochs     mixture.Epochs `json:"epochs"`
 	// stored documents that are not taken yet, in all epochs of a sealed source
 	RemainingDocuments int64 `json:"left"`
 	Endless            bool  `json:"endless,omitempty"` // read forever: Left is of the present epoch

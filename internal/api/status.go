@@ -5,13 +5,14 @@ import (
 
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
+	"loaderd/loader/mixture"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
 
 // Status is the response to status: the state of a run, as a sentence and as values. It is displayed by the live
-// page, commands and trainers. All daemons of a run return the same values, except for Daemon and May. Shares are of
-// tokens, from 0 to 1. Times are RFC 3339.
+// page, commands and trainers. All daemons of a run return the same values, except for Daemon and May. Shares are
+// from 0 to 1; those of sources are of what ShareUnit names. Times are RFC 3339.
 type Status struct {
 	Run         string            `json:"run"`
 	ID          string            `json:"run_id"`
@@ -35,7 +36,7 @@ type Status struct {
 	Flow    []Stage            `json:"flow"` // from the producers to the jobs' checkpoints
 	Sources []SourceStatus     `json:"sources,omitempty"`
 	Streams []state.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
-	Pulls   []PullStatus       `json:"pulls,omitempty"`   // of pulled sources
+	SourceDetails
 	StepSizes
 	Packing PackingStatus `json:"packing"`
 	Jobs    []JobStatus   `json:"jobs"`
@@ -91,6 +92,13 @@ type FilterStatus struct {
 	Where  string `json:"where"`  // the expression, empty for none; of many long ones a part and "..."
 	// Documents are those of the source, or of all sources, that this or the other filter has rejected.
 	Documents int64 `json:"documents"`
+}
+
+// SourceDetails are values about all sources of a run.
+type SourceDetails struct {
+	// ShareUnit is what the shares of sources are shares of, if not of tokens.
+	ShareUnit mixture.ShareUnit `json:"share_unit,omitzero"`
+	Pulls     []PullStatus      `json:"pulls,omitempty"` // of pulled sources
 }
 
 // FullestStream returns the document stream that is closest to its limit, nil if no stream has a limit.
@@ -174,7 +182,7 @@ type Stage struct {
 type SourceStatus struct {
 	Name        string     `json:"name"`
 	Target      float64    `json:"target"`       // target share
-	Share       *float64   `json:"share"`        // of all tokens taken; null before the first
+	Share       *float64   `json:"share"`        // of all that was taken; null before the first
 	Recent      *float64   `json:"recent_share"` // of the recent steps; null before the first
 	Tokens      int64      `json:"tokens"`       // taken
 	Emitted     int64      `json:"emitted"`      // in steps
@@ -326,7 +334,9 @@ type Event struct {
 type History struct {
 	Run     string   `json:"run"`
 	Sources []string `json:"sources,omitempty"` // by number
-	Buckets []int    `json:"buckets"`           // row lengths
+	// ShareUnit is what the shares of sources are shares of, if not of tokens.
+	ShareUnit mixture.ShareUnit `json:"share_unit,omitzero"`
+	Buckets   []int             `json:"buckets"` // row lengths
 	// number of counted steps; fewer than planned while a new daemon reads the plan
 	KnownSteps  uint64     `json:"known_steps"`
 	Steps       StepSeries `json:"steps"`        // the whole run
@@ -352,7 +362,7 @@ type StepSeries struct {
 	Age []uint64 `json:"age,omitempty"`
 	// maximum number of documents that arrived since the oldest one that a later step needs
 	Waits   []uint64    `json:"waits"`
-	Sources [][]int64   `json:"sources,omitempty"` // tokens per source
+	Sources [][]int64   `json:"sources,omitempty"` // tokens per source, in the unit of the shares
 	Targets [][]float64 `json:"targets,omitempty"` // target share per source
 	P10     []int       `json:"length_p10"`        // of the lengths of pieces, in tokens
 	P50     []int       `json:"length_p50"`

@@ -18,7 +18,7 @@ type sourceMetric struct {
 
 // mixtureTotals holds the values of all sources together that the metrics of one source need.
 type mixtureTotals struct {
-	tokens int64 // of the documents taken
+	tokens int64 // of the documents taken, in the unit of the shares
 	next   string
 	dry    time.Duration // time for which the next source has had no document
 }
@@ -31,11 +31,11 @@ func newSourceMetric(kind prometheus.ValueType, name, help string,
 var sourceMetrics = []sourceMetric{
 	newSourceMetric(prometheus.CounterValue, "tokens_total", "Tokens read from the source.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
-	newSourceMetric(prometheus.GaugeValue, "target_share", "Target share of the source in the tokens.",
+	newSourceMetric(prometheus.GaugeValue, "target_share", "Target share of the source in the tokens (mix.share).",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return s.Target }),
-	newSourceMetric(prometheus.GaugeValue, "share", "Share of the source in the tokens read so far.",
+	newSourceMetric(prometheus.GaugeValue, "share", "Share of the source in the tokens read so far (mix.share).",
 		func(m mixtureTotals, s state.SourceStats) float64 {
-			return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
+			return float64(s.SharedTokens()) / float64(max(m.tokens, 1))
 		}),
 	newSourceMetric(prometheus.GaugeValue, "epoch", "Current epoch of the source, from 0.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Epoch) }),
@@ -83,7 +83,7 @@ func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time)
 	var m mixtureTotals
 	next := -1
 	for i, x := range s.Sources {
-		m.tokens += x.Status.Tokens
+		m.tokens += x.SharedTokens()
 		if x.Share > 0 && (next < 0 || x.Credit > s.Sources[next].Credit || x.Credit == s.Sources[next].Credit &&
 			x.Name < s.Sources[next].Name) {
 			next = i

@@ -189,6 +189,88 @@ func TestSteps_TargetsFollowScheduleAndChanges(t *testing.T) {
 	}
 }
 
+// A point of the schedule at the end of a source applies after the last step with tokens of the source, and not after
+// an earlier step without them.
+func TestSteps_SourceEndsAfterItsLastTokens(t *testing.T) {
+	h := header()
+	h.Config.Sources = map[string]mixture.Source{"code": {Weight: 1}, "web": {Weight: 0}}
+	h.Config.Mix.Schedule = []mixture.Point{{After: "code", Weights: map[string]float64{"code": 0, "web": 1}}}
+	with, without := []int32{5, 5}, []int32{0, 10}
+	for _, x := range []struct {
+		name   string
+		counts [][]int32 // of a source and of the other one, for 1, 20, ... steps
+		steps  []int
+		end    bool
+		last   int // last step with tokens of the source, or the last one if its end is not known yet
+	}{
+		{"a step between", [][]int32{with, without, with, without}, []int{10, 1, 10, 30}, false, 20},
+		{"many steps between", [][]int32{with, without, with, without}, []int{10, 40, 10, 30}, false, 59},
+		{"too few steps after it", [][]int32{with, without}, []int{10, 15}, false, 24},
+		{"and then the end of the run", [][]int32{with, without}, []int{10, 15}, true, 9},
+		{"with the last step", [][]int32{with}, []int{10}, true, 9},
+		{"in more steps than points", [][]int32{with, without, with, without}, []int{3000, 40, 1000, 2000}, false, 4039},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			s := history.NewSteps()
+			take(t, s, h, planrecord.SealSource{Source: 0, Last: 7})
+			step := uint64(0)
+			for i, counts := range x.counts {
+				for range x.steps[i] {
+					p := part(step, 64, counts[0], counts[1])
+					if counts[0] == 0 {
+						p.Rows[0] = p.Rows[0][1:]
+					}
+					take(t, s, p)
+					step++
+				}
+			}
+			if x.end {
+				take(t, s, planrecord.End{Steps: step})
+			}
+			var out api.History
+			s.Fill(&out)
+			for _, series := range []api.StepSeries{out.Steps, out.RecentSteps} {
+				for i, first := range series.First {
+					want := 0.0
+					if first+series.Steps[i]-1 > uint64(x.last) {
+						want = 1
+					}
+					if got := series.Targets[1][i]; got != want {
+						t.Fatalf("steps %d to %d of %d: target %v of the other source, want %v", first, first+series.Steps[i]-1,
+							step, got, want)
+					}
+				}
+			}
+		})
+	}
+}
+
+// In a run with shares of tokens with a loss, the tokens of the sources are these.
+func TestSteps_SharesOfLossTokens(t *testing.T) {
+	h := header()
+	h.Config.Mix.Share = mixture.ShareLossTokens
+	s := history.NewSteps()
+	take(t, s, h)
+	for i := range uint64(10) {
+		whole := part(i, 64, 30, 20)
+		whole.Masked, whole.SourceLossTokens = 40, []int64{2, 8}
+		a, b := whole, whole
+		a.Parts, b.Parts, b.Part, b.Rows, b.SourceLossTokens = 2, 2, 1, nil, []int64{}
+		take(t, s, a, b)
+	}
+	var out api.History
+	s.Fill(&out)
+	if r := s.RecentShares(); out.ShareUnit != mixture.ShareLossTokens || sum(out.Steps.Sources[0]) != 20 ||
+		sum(out.Steps.Sources[1]) != 80 || sum(out.Steps.Tokens) != 500 || r["code"] != .2 || r["web"] != .8 {
+		t.Errorf("%+v, recent shares %v", out.Steps, r)
+	}
+	wrong := part(10, 64, 3, 2)
+	wrong.SourceLossTokens = []int64{1, 1, 3}
+	if err := s.Add(wrong); err == nil {
+		t.Error("a step names three sources of two, and no error was reported")
+	}
+}
+
 // A change during a ramp ends the ramp at its present value.
 func TestSteps_MixtureChangeEndsRamp(t *testing.T) {
 	h := header()

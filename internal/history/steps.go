@@ -37,7 +37,8 @@ type point struct {
 	buckets                          []uint64
 	slots, tokens, pieces, continued int64
 	age, waits                       uint64
-	sources                          []int64
+	sources                          []int64 // tokens by source, in the unit of the shares
+	lossTokens                       []int64 // of a step, in a run with shares of tokens with a loss
 	targets                          []float64
 	lengths                          [bins]int64
 }
@@ -84,6 +85,9 @@ func (s *Steps) Add(e planrecord.Entry) error {
 		for _, b := range e.SourceBegins {
 			s.sourceNames = append(s.sourceNames, b.Name)
 		}
+		for _, name := range e.Remove {
+			s.targets.seal(name)
+		}
 		s.targets.setWeights(s.sourceNames, e.Change.Weights)
 		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
 	case planrecord.Filter:
@@ -91,7 +95,7 @@ func (s *Steps) Add(e planrecord.Entry) error {
 	case planrecord.Schedule:
 		s.addMark("schedule", "schedule "+e.Describe(), e.Requester)
 	case planrecord.SealSource:
-		s.targets.sealed[s.sourceName(e.Source)] = true
+		s.targets.seal(s.sourceName(e.Source))
 		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)
 	case planrecord.Flush:
 		s.addMark("flush", "flushed", e.Requester)
@@ -104,6 +108,7 @@ func (s *Steps) Add(e planrecord.Entry) error {
 	case planrecord.Term:
 		s.addMark("leader", e.Daemon+" leads", "")
 	case planrecord.End:
+		s.targets.end(s.retarget)
 		s.addMark("end", "the run ends", "")
 	}
 	return nil
@@ -116,7 +121,9 @@ func (s *Steps) applyHeader(h planrecord.Header) {
 	}
 	s.targets = newTargetShares(s.sourceNames, h.Config)
 	for _, x := range h.Infos() {
-		s.targets.sealed[x.Name] = x.Sealed
+		if x.Sealed {
+			s.targets.seal(x.Name)
+		}
 	}
 }
 
@@ -142,6 +149,12 @@ func (s *Steps) addStepPart(e *planrecord.StepPart) error {
 		s.pending.buckets[bucket] = 1
 	}
 	p := &s.pending
+	if e.Part == 0 && e.SourceLossTokens != nil {
+		if len(e.SourceLossTokens) > len(s.sourceNames) {
+			return fmt.Errorf("step %d names %d sources of %d", e.Index, len(e.SourceLossTokens), len(s.sourceNames))
+		}
+		p.lossTokens = e.SourceLossTokens
+	}
 	p.slots += int64(e.Bucket) * int64(len(e.Rows))
 	for _, row := range e.Rows {
 		for _, x := range row {
@@ -168,13 +181,28 @@ func (s *Steps) addStepPart(e *planrecord.StepPart) error {
 	if e.Part < e.Parts-1 {
 		return nil
 	}
-	p.targets = s.targets.advance(p.tokens, p.sources)
 	for i, n := range p.lengths {
 		s.lengths[i] += n
 	}
 	s.complete++
+	sources := p.sources
+	if p.lossTokens != nil {
+		p.sources, p.lossTokens = p.lossTokens, nil
+	}
 	s.pyramid.add(p.clone(), p.clone())
+	s.targets.advance(p.tokens, sources, s.retarget)
 	return nil
+}
+
+// retarget replaces the targets of the steps after a number of the run's tokens.
+func (s *Steps) retarget(after int64, at func(tokens int64) []float64) {
+	for _, points := range [][]point{s.pyramid.summary, s.pyramid.newest} {
+		tokens := s.targets.now.tokens
+		for i := len(points) - 1; i >= 0 && tokens > after; i-- {
+			points[i].targets = at(tokens)
+			tokens -= points[i].tokens
+		}
+	}
 }
 
 func bin(length int32) int { return min(bins-1, bits.Len32(uint32(max(length, 1)-1))) }
@@ -200,8 +228,8 @@ func formatWeights(weights map[string]float64) string {
 // CompleteSteps returns the number of complete steps.
 func (s *Steps) CompleteSteps() uint64 { return s.complete }
 
-// RecentShares returns each source's share of the tokens of the newest recentSteps steps. It is empty before the first
-// step.
+// RecentShares returns each source's share of the newest recentSteps steps, in the unit of the shares. It is empty
+// before the first step.
 func (s *Steps) RecentShares() map[string]float64 {
 	sums, all := make([]int64, len(s.sourceNames)), int64(0)
 	newest := s.pyramid.newest
@@ -226,6 +254,7 @@ const recentSteps = 100
 
 // Fill sets the fields of h that are by step.
 func (s *Steps) Fill(h *api.History) {
+	h.ShareUnit = s.header.Config.Mix.Share
 	h.Run, h.Sources, h.Buckets, h.KnownSteps = s.header.Run, slices.Clone(s.sourceNames), slices.Clone(s.buckets),
 		s.complete
 	h.Steps, h.RecentSteps = s.series(s.pyramid.summary, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)

@@ -35,10 +35,11 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Version: w.Version, Verdict: verdict,
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
 		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
-		Rates:     api.Rates{Rates: rates, Bytes: bytes},
-		Commits:   []api.JobCommit{},
-		StepSizes: api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule)},
-		Ranks:     furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
+		SourceDetails: api.SourceDetails{ShareUnit: info.Config.Mix.Share},
+		Rates:         api.Rates{Rates: rates, Bytes: bytes},
+		Commits:       []api.JobCommit{},
+		StepSizes:     api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule)},
+		Ranks:         furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
 		Daemons: daemons, Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)
 	if consumed != nil {
@@ -118,7 +119,7 @@ func splicedRows(s loader.Stats) (n int64) {
 func sourceStatuses(s loader.Stats, recent map[string]float64) (out []api.SourceStatus) {
 	var tokens int64
 	for _, x := range s.Sources {
-		tokens += x.Status.Tokens
+		tokens += x.SharedTokens()
 	}
 	for _, x := range s.Sources {
 		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
@@ -126,7 +127,7 @@ func sourceStatuses(s loader.Stats, recent map[string]float64) (out []api.Source
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Start: x.Start, Next: x.Next,
 			Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
 		if tokens > 0 {
-			share := stats.Share(x.Status.Tokens, tokens)
+			share := stats.Share(x.SharedTokens(), tokens)
 			y.Share = &share
 		}
 		if share, any := recent[x.Name]; any {

@@ -38,7 +38,7 @@ func NewContent(s api.Status) tui.Content {
 		p.Bars = append(p.Bars, newBar(x))
 	}
 	if len(s.Sources) > 1 {
-		t := table.New("SOURCE", "TARGET", "RECENT", "TOKENS", "EPOCH", "STATE")
+		t := table.New("SOURCE", TargetColumn(s), "RECENT", "TOKENS", "EPOCH", "STATE")
 		for _, x := range s.Sources {
 			t.Row(x.Name, fmt.Sprintf("%.2f %%", 100*x.Target), FormatShare(x.Recent), humanize.Short(float64(x.Tokens)),
 				fmt.Sprintf("%d of %s", x.Epoch+1, x.Epochs), SourceState(x, s.Time))
@@ -153,6 +153,14 @@ func FormatConsumed(r api.RankStatus) string {
 // FormatWait formats the time in seconds that a rank waited.
 func FormatWait(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Microsecond).String()
+}
+
+// TargetColumn returns the heading of target shares.
+func TargetColumn(s api.Status) string {
+	if s.ShareUnit.CountsLoss() {
+		return "LOSS TARGET"
+	}
+	return "TARGET"
 }
 
 // FormatShare formats a share of the tokens, "-" before the first.

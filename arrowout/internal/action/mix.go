@@ -27,7 +27,7 @@ func (h *Handler) mix(ctx context.Context, q requestBody, send func(any) error) 
 		return invalidBodyError("mix", "decided and request_id need a change that is applied",
 			`send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
-	answer := api.MixResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
+	answer := api.MixResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun, ShareUnit: info.Config.Mix.Share}
 	if !q.hasMixtureChange() {
 		if q.dryRun {
 			return invalidBodyError("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
@@ -87,18 +87,19 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	if err != nil {
 		return err
 	}
-	var taken, emitted int64
+	var tokens, taken, emitted int64
 	for _, x := range now {
-		taken += x.Status.Tokens
+		tokens += x.Status.Tokens
+		taken += x.SharedTokens()
 	}
 	for _, n := range recent {
 		emitted += n
 	}
-	answer.Tokens, answer.RecentSteps, answer.Target = taken, steps, map[string]float64{}
+	answer.Tokens, answer.RecentSteps, answer.Target = tokens, steps, map[string]float64{}
 	for i, x := range now {
-		m := api.MixtureSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: ratio(x.Status.Tokens, taken),
-			Recent: ratio(recent[i], emitted),
-			Epoch:  x.Epoch, Epochs: x.Epochs, Paused: x.Paused, Removed: x.Removed, Sealed: x.Sealed, Exhausted: x.Exhausted}
+		m := api.MixtureSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, LossTokens: x.LossTokens,
+			Share: ratio(x.SharedTokens(), taken), Recent: ratio(recent[i], emitted),
+			Epoch: x.Epoch, Epochs: x.Epochs, Paused: x.Paused, Removed: x.Removed, Sealed: x.Sealed, Exhausted: x.Exhausted}
 		if !x.Removed {
 			answer.Target[x.Name] = x.Target
 		}
@@ -106,8 +107,8 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 			documents, endless := remainingDocuments(x, info.Sources[i].Start, stock[i].Last)
 			m.RemainingDocuments, m.Endless = documents, endless
 			if x.Arrived > 0 && x.Share > 0 && emitted > 0 && !endless {
-				tokens := float64(documents) * float64(x.Status.Tokens) / float64(x.Arrived)
-				n := int64(tokens / (x.Share * float64(emitted) / float64(steps)))
+				left := float64(documents) * float64(x.SharedTokens()) / float64(x.Arrived)
+				n := int64(left / (x.Share * float64(emitted) / float64(steps)))
 				m.RemainingSteps = &n
 			}
 		}
@@ -123,7 +124,8 @@ func ratio(n, of int64) float64 {
 	return float64(n) / float64(of)
 }
 
-// recentTokens counts the tokens of each source in the last readable steps. It also returns the number of these steps.
+// recentTokens counts the tokens of each source in the last readable steps, in the unit of the shares. It also returns
+// the number of these steps.
 func recentTokens(ctx context.Context, r Steps, info loader.Info) (tokens map[int]int64, steps int, err error) {
 	tokens = map[int]int64{}
 	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
@@ -131,12 +133,18 @@ func recentTokens(ctx context.Context, r Steps, info loader.Info) (tokens map[in
 		if err != nil {
 			return nil, 0, err
 		}
+		steps++
+		if step.SourceLossTokens != nil {
+			for source, n := range step.SourceLossTokens {
+				tokens[source] += n
+			}
+			continue
+		}
 		for _, row := range step.Rows {
 			for _, p := range row {
 				tokens[plan.RefSource(p.Doc)] += int64(p.Length)
 			}
 		}
-		steps++
 	}
 	return tokens, steps, nil
 }

@@ -38,7 +38,8 @@ the change, so that a restart repeats it. Buffered documents (pool, holdback,
 shuffle window) were taken before the change and are sent first.
 
 --set gives sources new weights, relative to those of all sources. The other
-sources keep their current shares as weights. Weights are shares of tokens.
+sources keep their current shares as weights. Weights are shares of tokens, or of
+tokens with a loss (mix.share).
 
 --add adds a source to the run, from the first document in its stream. The value
 is NAME=WEIGHT, or NAME={weight: 0.2, epochs: 2} with the settings of a source
@@ -143,8 +144,12 @@ func writeMixture(w io.Writer, m api.MixResponse) error {
 		_, err := fmt.Fprintf(w, "run %s %s step %d at the earliest: %s\n", m.Run, verb, m.Step, shares(m.Target))
 		return err
 	}
-	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would take effect at step %d at the earliest\n\n", m.Run,
+	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would take effect at step %d at the earliest\n", m.Run,
 		humanize.Count(m.Tokens), m.Step)
+	if m.ShareUnit.CountsLoss() {
+		fmt.Fprintln(w, "shares are of tokens with a loss")
+	}
+	fmt.Fprintln(w)
 	t := table.New("SOURCE", "TARGET", "SO FAR", fmt.Sprintf("LAST %d STEPS", m.RecentSteps), "DOCUMENTS LEFT",
 		"FOR STEPS", "EPOCH", "STATE")
 	for _, s := range m.Sources {

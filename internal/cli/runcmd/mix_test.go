@@ -51,6 +51,8 @@ func TestMixture_GoldenOutput(t *testing.T) {
 	for name, m := range map[string]api.MixResponse{
 		"changed": {Run: "pretrain", Step: 1234, Target: map[string]float64{"web": .6, "code": .4}},
 		"dry":     {Run: "pretrain", Step: 1234, DryRun: true, Target: map[string]float64{"web": 1}},
+		"loss": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, ShareUnit: mixture.ShareLossTokens,
+			Sources: []api.MixtureSource{{Name: "chats", Target: 1, Share: 1, Recent: 1, Epochs: 1}}},
 		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []api.MixtureSource{
 			{Name: "code", Target: .25, Share: .2511, Recent: .249, Epochs: 1, RemainingDocuments: 120_000,
 				RemainingSteps: &lasts},

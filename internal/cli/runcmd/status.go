@@ -170,7 +170,7 @@ func stageOf(x api.Stage) string {
 }
 
 func sourceTable(s api.Status) *table.Table {
-	t := table.New("SOURCE", "TARGET", "SHARE", "RECENT", "TOKENS", "EPOCH", "STATE")
+	t := table.New("SOURCE", top.TargetColumn(s), "SHARE", "RECENT", "TOKENS", "EPOCH", "STATE")
 	for _, x := range s.Sources {
 		t.Row(x.Name, percent(x.Target), top.FormatShare(x.Share), top.FormatShare(x.Recent),
 			humanize.Short(float64(x.Tokens)), fmt.Sprintf("%d of %s", x.Epoch+1, x.Epochs), top.SourceState(x, s.Time))

@@ -2,6 +2,7 @@
 import { Chart } from "./chart.js";
 import { byId, el, reconcile, setText, setVisible } from "./dom.js";
 import { clock, count, percent, percentTick, short } from "./format.js";
+import { shareUnit } from "./sources.js";
 import { lengthsData, newLengths } from "./lengths.js";
 
 const maxSources = 8; // in a chart
@@ -73,7 +74,7 @@ function byStep(h, s) {
   const shares = { ...axis, yText: percent, yTick: percentTick, low: 0 };
   const out = [];
   if (s.sources?.length && h.sources?.length > 1) {
-    out.push({ id: "chart-shares", title: "Shares of sources", about: "Shares of the tokens in steps. Dashed: targets. Vertical lines: changes to the run.", data: { ...shares, series: shareSeries(h.sources, s) } });
+    out.push({ id: "chart-shares", title: "Shares of sources", about: "Shares of the " + shareUnit(h) + " in steps. Dashed: targets. Vertical lines: changes to the run.", data: { ...shares, series: shareSeries(h.sources, s) } });
   }
   const rows = s.buckets ?? [];
   const total = sum(rows);

@@ -10,6 +10,7 @@ export function updateSources(s) {
   setVisible(byId("sources-section"), sources.length > 1);
   if (sources.length < 2) return;
   now = s.time;
+  setText(byId("share-unit"), shareUnit(s));
   if (!all) {
     all = table("Sources", columns, (x) => x.name, (x) => (x.down_since ? "failing" : dry(x) ? "waiting" : ""));
     byId("sources").append(all.node);
@@ -18,13 +19,16 @@ export function updateSources(s) {
   all.update(sources.map((x, i) => ({ ...x, i, most })));
 }
 
+// shareUnit names what the shares of a status or of a history are shares of.
+export const shareUnit = (s) => (s.share_unit === "loss_tokens" ? "tokens with a loss" : "tokens");
+
 const dryAfter = 5; // seconds; shorter gaps between documents are normal
 
 const columns = [
   { name: "Source", left: true, cell: nameCell },
   { name: "Last steps", left: true, cell: shareCell },
   { name: "Target", text: (x) => percent(x.target) },
-  { name: "Overall", about: "share of all tokens so far", text: (x) => share(x.share) },
+  { name: "Overall", about: "share of everything so far", text: (x) => share(x.share) },
   { name: "Tokens", about: "tokens so far", text: (x) => short(x.tokens) },
   { name: "Epoch", text: (x) => `${x.epoch + 1} ${x.epochs === "forever" ? "(unlimited)" : `of ${x.epochs}`}` },
   { name: "Left", about: "stored documents that the planner has not accepted in this epoch", text: (x) => (x.next && x.stored >= x.next ? count(x.stored - x.next + 1) : "0") },

@@ -20,6 +20,7 @@ class BatchCounts:
         waited: The time in seconds that `next()` took while no batch was ready, which the trainer lost.
         sources: Tokens by source.
         buckets: Steps by row length.
+        loss_sources: Tokens with a loss by source.
     """
 
     steps: int = 0
@@ -28,6 +29,7 @@ class BatchCounts:
     waited: float = 0.0
     sources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
     buckets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+    loss_sources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
     def of(cls, step: Step) -> BatchCounts:
@@ -37,6 +39,7 @@ class BatchCounts:
             step: The step.
         """
         sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
+        loss_sources = {name: c.loss_tokens for name, c in (step.source_counts or {}).items()}
         return cls(
             1,
             step.tokens,
@@ -44,6 +47,7 @@ class BatchCounts:
             0.0,
             MappingProxyType(sources),
             MappingProxyType({step.bucket: 1}),
+            MappingProxyType(loss_sources),
         )
 
     def __add__(self, other: BatchCounts) -> BatchCounts:
@@ -60,6 +64,7 @@ class BatchCounter:
         self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0
         self.sources: dict[str, int] = {}
         self.buckets: dict[int, int] = {}
+        self.loss_sources: dict[str, int] = {}
 
     def add(self, counts: BatchCounts) -> None:
         """Adds counts."""
@@ -69,6 +74,8 @@ class BatchCounter:
         self.waited += counts.waited
         for name, tokens in counts.sources.items():
             self.sources[name] = self.sources.get(name, 0) + tokens
+        for name, tokens in counts.loss_sources.items():
+            self.loss_sources[name] = self.loss_sources.get(name, 0) + tokens
         for bucket, steps in counts.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
 
@@ -81,4 +88,5 @@ class BatchCounter:
             self.waited,
             MappingProxyType(dict(self.sources)),
             MappingProxyType(dict(self.buckets)),
+            MappingProxyType(dict(self.loss_sources)),
         )

@@ -32,7 +32,7 @@ class Log:
 
     | metric | of this rank |
     | --- | --- |
-    | `loaderd/share/SOURCE` | share of the source in the tokens since the previous line; if there are several |
+    | `loaderd/share/SOURCE` | share of the source since the previous line (`mix.share`); if there are several |
     | `loaderd/tokens/SOURCE` | tokens of the source so far |
     | `loaderd/tokens` | tokens so far, without padding |
     | `loaderd/tokens_per_second` | of these, since the previous line |
@@ -90,9 +90,12 @@ class Log:
             "wait_seconds": total.waited - self._start.waited,
             "wait_share": min(1.0, (now.waited - line.waited) / max(seconds, 1e-9)),
         }
+        of_loss = self._loader.info.configuration.get("mix", {}).get("share") == "loss_tokens"
+        ours, before = (now.loss_sources, line.loss_sources) if of_loss else (now.sources, line.sources)
+        shared = sum(ours.values()) - sum(before.values())
         for name, n in total.sources.items() if len(total.sources) > 1 else ():
             out[f"tokens/{name}"] = float(n - self._start.sources.get(name, 0))
-            out[f"share/{name}"] = (now.sources.get(name, 0) - line.sources.get(name, 0)) / max(tokens, 1)
+            out[f"share/{name}"] = (ours.get(name, 0) - before.get(name, 0)) / max(shared, 1)
         if len(total.buckets) > 1:
             out |= {
                 f"steps/{bucket}": float(n - self._start.buckets.get(bucket, 0))
