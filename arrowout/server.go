@@ -21,6 +21,7 @@ import (
 	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
+	"loaderd/internal/api"
 	"loaderd/internal/auth"
 	"loaderd/internal/connlimit"
 	"loaderd/internal/event"
@@ -33,12 +34,11 @@ import (
 // Limits and buffer sizes of connections. The client sets the flow-control windows for sending; those of a server
 // bound only what it receives.
 const (
-	maxRequestBytes = 64 << 10  // bytes of a ticket or an action's body
-	readBuffer      = 1 << 10   // per connection; a closed connection still serves the calls in its buffer
-	writeBuffer     = 256 << 10 // per connection while it sends
-	streamWindow    = 64 << 10  // bytes of a call that a client may send before they are read
-	pingTimeout     = 20 * time.Second
-	minClientPing   = 10 * time.Second
+	readBuffer    = 1 << 10   // per connection; a closed connection still serves the calls in its buffer
+	writeBuffer   = 256 << 10 // per connection while it sends
+	streamWindow  = 64 << 10  // bytes of a call that a client may send before they are read
+	pingTimeout   = 20 * time.Second
+	minClientPing = 10 * time.Second
 	// handshakeTimeout is the time limit for TLS and the preface of HTTP/2. identifyTimeout is the time limit for the
 	// first identified call of a connection.
 	handshakeTimeout = 10 * time.Second
@@ -111,7 +111,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 func transportOptions(cfg Config, certificates *auth.Certificates, log *slog.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxRecvMsgSize(api.MaxRequestBytes),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(streamWindow),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),

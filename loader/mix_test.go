@@ -704,3 +704,35 @@ func TestMix_ChangesAfterLastStepKeepTheirOrder(t *testing.T) {
 		})
 	}
 }
+
+// A change that is too large for a record is rejected by the daemon that receives it, and the run continues.
+func TestRun_RejectsLargeControls(t *testing.T) {
+	w, s := mixed(mixedConfig(), "code", "math", "web")
+	fill(s)
+	run, stop := w.start(t)
+	phases := make([]runconfig.Phase, 1<<15)
+	for i := range phases {
+		phases[i] = runconfig.Phase{FromStep: int64(i), Rows: 4}
+	}
+	change := mixture.Change{Weights: map[string]float64{}}
+	for i := range 1 << 15 {
+		change.Weights[fmt.Sprint("source-", i)] = 1
+	}
+	_, err := run.ChangeSchedule(t.Context(), "", phases, false)
+	if reason(err) != fault.InvalidTicket || !strings.Contains(err.Error(), "bytes, at most 524288 are possible") {
+		t.Errorf("a large schedule: %v", err)
+	}
+	if _, err := run.Mix(t.Context(), state.MixRequest{Change: change}); reason(err) != fault.InvalidTicket ||
+		!strings.Contains(err.Error(), "at most 524288") {
+		t.Errorf("a large mixture: %v", err)
+	}
+	if _, err := run.Filter(t.Context(), state.FilterRequest{Where: strings.Repeat("x", 2<<20)}); reason(err) !=
+		fault.InvalidTicket || !strings.Contains(err.Error(), "at most 4096") {
+		t.Errorf("a large filter: %v", err)
+	}
+	if _, err := run.Mix(t.Context(), state.MixRequest{Change: mixture.Change{Weights: map[string]float64{
+		"web": 3}}}); err != nil {
+		t.Error(err)
+	}
+	must(t, stop())
+}

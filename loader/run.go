@@ -470,9 +470,7 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 		q.Request = rand.Text()
 	}
 	m := planrecord.Mix{Change: q.Change, Requester: q.By, DecidedStep: q.Decided, RequestID: q.Request}
-	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
-	defer cancel()
-	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: planrecord.Encode(m), DryRun: q.DryRun})
+	a, err := requestControl(ctx, r, m, q.DryRun)
 	if err != nil {
 		return state.MixResult{}, err
 	}
@@ -495,9 +493,7 @@ func (r *Run) Filter(ctx context.Context, q state.FilterRequest) (step uint64, e
 	if err := c.Validate(); err != nil {
 		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
-	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
-	defer cancel()
-	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: planrecord.Encode(c), DryRun: q.DryRun})
+	a, err := requestControl(ctx, r, c, q.DryRun)
 	return a.At, err
 }
 
@@ -513,11 +509,21 @@ func (r *Run) ChangeSchedule(ctx context.Context, q state.ScheduleRequest) (uint
 	if q.Request == "" {
 		q.Request = rand.Text()
 	}
+	record := planrecord.Schedule{Requester: q.By, Phases: q.Phases, RequestID: q.Request}
+	a, err := requestControl(ctx, r, record, q.DryRun)
+	return a.At, err
+}
+
+// requestControl requests a control from the leader, or with dryRun its effect. It rejects a control that is too large.
+func requestControl(ctx context.Context, r *Run, c planrecord.Control, dryRun bool) (leader.Result, error) {
+	record, err := planrecord.EncodeControl(c)
+	if err != nil {
+		return leader.Result{}, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error(),
+			Advice: "split it into several changes"}
+	}
 	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
-	record := planrecord.Encode(planrecord.Schedule{Requester: q.By, Phases: q.Phases, RequestID: q.Request})
-	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: record, DryRun: q.DryRun})
-	return a.At, err
+	return r.requestLeader(ctx, limit, cluster.Request{Record: record, DryRun: dryRun})
 }
 
 // RequestLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is

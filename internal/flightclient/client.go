@@ -190,6 +190,9 @@ func (c *Client) DoEach(ctx context.Context, action string, body any, f func([]b
 		if b, err = json.Marshal(body); err != nil {
 			return fmt.Errorf("encode %s: %w", action, err)
 		}
+		if len(b) > api.MaxActionBytes {
+			return fmt.Errorf("action %s: its body has %d bytes, at most %d are possible", action, len(b), api.MaxActionBytes)
+		}
 	}
 	ctx, cancel := context.WithCancel(c.withAuthorization(ctx))
 	defer cancel()

@@ -218,6 +218,14 @@ func TestClient_Errors(t *testing.T) {
 	if err := c.Do(t.Context(), "nonsense", nil, nil); flightclient.Reason(err) != "UNSUPPORTED" {
 		t.Errorf("unknown action: %v", err)
 	}
+	if _, err := c.Filter(t.Context(), api.FilterRequest{Where: new(strings.Repeat("x", 64<<10))}); err == nil ||
+		!strings.Contains(err.Error(), "action filter: its body has 65") || !strings.Contains(err.Error(), "at most 64512") {
+		t.Errorf("a large body: %v", err)
+	}
+	if _, err := c.Filter(t.Context(), api.FilterRequest{Where: new(strings.Repeat("x", 60<<10))}); err == nil ||
+		flightclient.Reason(err) != "INVALID_TICKET" {
+		t.Errorf("an expression that is too large: %v", err)
+	}
 	for _, uri := range []string{"", "127.0.0.1:8815", "http://127.0.0.1:8815", "grpc://nowhere"} {
 		if _, err := flightclient.Open(uri, flightclient.Options{}); err == nil ||
 			!strings.Contains(err.Error(), "connect to") {

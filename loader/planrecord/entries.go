@@ -291,6 +291,19 @@ func readIdentity(r *codec.Cursor) string {
 // maxMixBytes is the maximum encoded size of a change of the mixture in bytes.
 const maxMixBytes = 1 << 20
 
+// MaxControlBytes is the maximum size in bytes of the record of a requested control. It fits into a message between
+// daemons. Records that a plan has may be larger.
+const MaxControlBytes = 512 << 10
+
+// EncodeControl returns the record of a requested control, or an error if it is too large.
+func EncodeControl(c Control) ([]byte, error) {
+	b := Encode(c)
+	if len(b) > MaxControlBytes {
+		return nil, fmt.Errorf("the change has %d bytes, at most %d are possible", len(b), MaxControlBytes)
+	}
+	return b, nil
+}
+
 func readMix(r *codec.Cursor) Control {
 	c := Mix{Arrival: r.Uvarint(), Requester: readIdentity(r)}
 	body := r.Bytes(int(r.BoundedUvarint(maxMixBytes)))

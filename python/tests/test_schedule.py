@@ -110,6 +110,8 @@ def test_change_of_the_schedule(scheduled):
         before = [len(next(loader)["input_ids"]) for _ in range(4)]
         with pytest.raises(loaderd.InvalidTicketError, match=r"steps\.schedule"):
             client.schedule([{"from_step": 1, "rows": 8}])
+        with pytest.raises(loaderd.InvalidTicketError, match=r"has \d+ bytes, at most 64512"):
+            client.schedule([{"from_step": 100 + i, "rows": 8} for i in range(3000)])
         changed = client.schedule([{"rows": 32}, {"from_step": 24, "tokens": 1024}])["step"]
         sizes = before + [len(next(loader)["input_ids"]) for _ in range(22)]
     assert 4 < changed < 24

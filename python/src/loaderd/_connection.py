@@ -22,6 +22,7 @@ from loaderd._wire import RunInfo, Ticket, loads
 from loaderd.errors import (
     ClosedClientError,
     ForkedClientError,
+    InvalidTicketError,
     InvalidTokenError,
     LoaderdError,
     ProtocolError,
@@ -34,6 +35,8 @@ T = TypeVar("T")
 # connections that ping more often than every 10 s.
 KEEPALIVE_MS = 12_000
 PING_TIMEOUT_MS = 8_000
+MAX_ACTION_BYTES = 63 << 10
+"""Largest body of an action; a daemon rejects larger messages."""
 
 
 def _options() -> list[tuple[str, int]]:
@@ -163,11 +166,17 @@ class Connection:
             The results of the action, decoded from JSON.
 
         Raises:
+            InvalidTicketError: If the arguments are larger than a daemon accepts.
             ConnectionLostError: If the transport fails.
             LoaderdError: If the daemon returns an error.
         """
         client = self._opened()
-        action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
+        encoded = json.dumps({k: v for k, v in body.items() if v is not None}).encode()
+        if len(encoded) > MAX_ACTION_BYTES:
+            raise InvalidTicketError(
+                f"action {name}: its body has {len(encoded)} bytes, at most {MAX_ACTION_BYTES} are possible"
+            )
+        action = flight.Action(name, encoded)
         options = flight.FlightCallOptions(timeout=timeout, headers=self._headers())
         try:
             return [loads(r.body.to_pybytes(), f"result of {name}") for r in client.do_action(action, options)]
