@@ -229,3 +229,34 @@ func (s *site) compareAsServed(t *testing.T) {
 		}
 	}
 }
+
+// The bound of documents per row is that of the configuration. Shares of tokens with a loss are rejected, because
+// lengths have no masks.
+func TestCompare_UsesConfiguredBoundAndRejectsLossShares(t *testing.T) {
+	lengths := writeFile(t, "lengths", []byte(strings.Repeat("10\n", 60)))
+	compare := func(config string, args ...string) (report.Report, int, string) {
+		dir := t.TempDir()
+		var stderr bytes.Buffer
+		code := Run(t.Context(), append([]string{"compare", "--out", dir, "--length", "100", "--source", "a=" + lengths,
+			"--source", "b=" + lengths, "-c", writeFile(t, "c.yaml", []byte(config))}, args...), nil, &bytes.Buffer{}, &stderr)
+		if code != command.ExitOK {
+			return report.Report{}, code, stderr.String()
+		}
+		return readReport(t, dir), code, ""
+	}
+	const sources = "sources: {a: {weight: 1}, b: {weight: 1}}\n"
+	for bound, rows := range map[int]int64{0: 12, 1: 120, 4: 30} {
+		r, code, stderr := compare(sources+fmt.Sprintf("packing: {max_documents_per_row: %d}\n", bound), "--methods", "bfd")
+		if code != command.ExitOK || r.Results[0].Sequences != rows {
+			t.Errorf("at most %d documents per row: %+v, %s; want %d rows", bound, r.Results, stderr, rows)
+		}
+	}
+	if _, code, stderr := compare(sources+"packing: {max_documents_per_row: 2}\n", "--methods", "seamless"); code !=
+		command.ExitUsage || !strings.Contains(stderr, "max_documents_per_row") {
+		t.Errorf("a method without the bound: exit %d, %s", code, stderr)
+	}
+	if _, code, stderr := compare(sources + "mix: {share: loss_tokens}\n"); code != command.ExitUsage ||
+		!strings.Contains(stderr, "mix.share: loss_tokens: want tokens") {
+		t.Errorf("shares of tokens with a loss: exit %d, %s", code, stderr)
+	}
+}

@@ -117,6 +117,9 @@ func (p *packingFlags) like(cmd *cobra.Command, other *packonline.Config) {
 	if !given("buckets") && !given("length") {
 		c.Buckets = other.Buckets
 	}
+	if !given("max-documents-per-row") {
+		c.MaxDocumentsPerRow = other.MaxDocumentsPerRow
+	}
 	c.Overlap, c.Extra, c.PaddingThreshold = other.Overlap, other.Extra, other.PaddingThreshold
 }
 

@@ -89,6 +89,15 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 // errOnlyLengths is the reason for which methods that use documents' content cannot pack a mixture.
 var errOnlyLengths = errors.New("it packs related documents, and a mixture here has only lengths")
 
+// checkShares returns an error if the shares of a mixture depend on more than the lengths of documents.
+func checkShares(unit mixture.ShareUnit) error {
+	if !unit.CountsLoss() {
+		return nil
+	}
+	return fmt.Errorf("mix.share: %s: want %s, because a mixture here has only lengths, without loss masks", unit,
+		mixture.ShareTokens)
+}
+
 // without marks the methods that use documents' content as skipped, with the reason, for a mixture.
 func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 	for i := range runs {
@@ -104,6 +113,9 @@ func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*simulation.Mixture, error) {
 	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
 	bad := in.name(c.Sources, configured.Sources)
+	if err := checkShares(c.Mix.Share); err != nil {
+		bad = append(bad, err)
+	}
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {
 		if _, ok := c.Sources[name]; !ok {
 			bad = append(bad,

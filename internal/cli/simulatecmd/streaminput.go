@@ -149,6 +149,9 @@ func (in *streamInput) read(ctx context.Context, c config.Config, seed uint64, s
 	}
 	tokens.Store = daemon.OpenTokenStore(&c, command.NewLogger(c.Log, stderr))
 	defer tokens.Store.Close()
+	if err := checkShares(c.Plan.Mix.Share); err != nil && len(c.Plan.Sources) > 1 {
+		return compared{}, command.Usage(err)
+	}
 	mix := &simulation.Mixture{Config: c.Plan.Mixture(), Lengths: map[string][]int32{}}
 	mix.Config.Seed = seed
 	var names []string
