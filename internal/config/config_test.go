@@ -56,7 +56,7 @@ func TestDefault_MatchesPackageDefaults(t *testing.T) {
 				Last: runconfig.LastPad},
 			Attention: runconfig.AttentionDocument,
 			Sources:   map[string]mixture.Source{},
-			Mix: mixture.Mix{OnDry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
+			Mix: mixture.Mix{Share: mixture.ShareTokens, OnDry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
 				Schedule: []mixture.Point{}},
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
@@ -161,6 +161,7 @@ sources:
   plain: {start: 7}
   old: {start: 2026-11-01T00:00:00Z}
 mix:
+  share: loss_tokens
   on_dry: share
   dry_after: 5s
   schedule:
@@ -184,7 +185,7 @@ mix:
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	if x := c.Plan.Mix.Schedule; len(x) != 1 || x[0].Tokens != 80e9 || x[0].Ramp != 2e9 || x[0].Weights["math"] != .4 ||
-		c.Plan.Mix.DryAfter != 5*time.Second {
+		c.Plan.Mix.DryAfter != 5*time.Second || c.Plan.Mix.Share != mixture.ShareLossTokens {
 		t.Errorf("mix is %+v", c.Plan.Mix)
 	}
 	if !slices.Equal(c.Stream.Sources, []string{"code", "math", "old", "plain", "web"}) {
@@ -319,7 +320,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			"-1, epochs: never, min_tokns: 3}\n  a.b: {weight: 1}\n" +
 			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: " +
 			"3}, attention: row}\n  math: 3\n" +
-			"mix: {on_dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
+			"mix: {share: loss, on_dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
 			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} or {after: web, weights: ...} (c.yaml:8)`,
 			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
 			`sources.a.b.weight: 1: want a known setting of a source: did you mean weight? (c.yaml:4)`,
@@ -329,6 +330,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			`sources.code.split.take: [3 10]: want [first, last] of parts 0 to 9 (c.yaml:5)`,
 			fmt.Sprintf(`sources.code.packing.method: "magic": want one of %v (c.yaml:5)`, packonline.Methods()),
 			`sources.web.weight: -1: want a number from 0 to 1e9 (c.yaml:3)`,
+			`mix.share: "loss": want tokens or loss_tokens (c.yaml:8)`,
 			`mix.on_dry: "soon": want wait or share (c.yaml:8)`,
 			`sources.code.packing.buckets: [512]: want some of the run's buckets: [1024 2048] (c.yaml:5)`,
 		}},
@@ -459,5 +461,17 @@ func TestPull_RoundTripsAndReportsInvalid(t *testing.T) {
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || strings.Contains(fmt.Sprint(err), "hush") {
 			t.Errorf("%s: %v, want %q", yaml, err, want)
 		}
+	}
+}
+
+// The default unit of the shares does not change the fingerprint of a run, and the other one does.
+func TestShare_DefaultKeepsFingerprint(t *testing.T) {
+	c := config.Default().Plan
+	want := c.Fingerprint()
+	if c.Mix.Share = ""; c.Fingerprint() != want {
+		t.Error("the default unit is part of the fingerprint")
+	}
+	if c.Mix.Share = mixture.ShareLossTokens; c.Fingerprint() == want {
+		t.Error("loss_tokens is not part of the fingerprint")
 	}
 }
