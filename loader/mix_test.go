@@ -718,7 +718,7 @@ func TestRun_RejectsLargeControls(t *testing.T) {
 	for i := range 1 << 15 {
 		change.Weights[fmt.Sprint("source-", i)] = 1
 	}
-	_, err := run.ChangeSchedule(t.Context(), "", phases, false)
+	_, err := run.ChangeSchedule(t.Context(), state.ScheduleRequest{Phases: phases})
 	if reason(err) != fault.InvalidTicket || !strings.Contains(err.Error(), "bytes, at most 524288 are possible") {
 		t.Errorf("a large schedule: %v", err)
 	}
