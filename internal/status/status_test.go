@@ -22,6 +22,7 @@ import (
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )
@@ -199,12 +200,17 @@ func rank(job string, rank, world int, step uint64, of string) api.RankStatus {
 	return api.RankStatus{Job: job, Rank: rank, World: world, Sent: step, Bytes: 1000, Daemon: of}
 }
 
+// header returns the plan header of a run with one row length.
+func header(sources ...plan.SourceBegin) planrecord.Header {
+	c := runconfig.Config{Packing: packonline.Config{Buckets: []int{16}}, Steps: runconfig.Steps{Rows: 1}}
+	return planrecord.Header{Run: "r", ID: strings.Repeat("0", 32), Config: c, Sources: sources}
+}
+
 // Every daemon shows the ranks, events and daemons of all, and the leader that the plan names.
 func TestStatus_SameOnEveryDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
-		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
-			planrecord.Term{Daemon: "b"})
+		log.add(header(), planrecord.Term{Daemon: "a"}, planrecord.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30},
 			info: loader.Info{Run: "r", Commits: planrecord.Commits{"k": {Step: 30, Skipped: 4}}},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running,
@@ -324,9 +330,7 @@ func TestStatus_NumberOfListedRanksIsBounded(t *testing.T) {
 func TestHistory_FollowsPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
-		h := planrecord.Header{Run: "r", ID: strings.Repeat("0", 32), Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
-		h.Config.Packing.Buckets = []int{16}
-		log.add(h, planrecord.Term{Daemon: "a"})
+		log.add(header(plan.SourceBegin{Name: "docs", Start: 1}), planrecord.Term{Daemon: "a"})
 		for i := range uint64(1000) {
 			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}},
 				Cursor: plan.PositionAfter(1 + i)}
