@@ -137,6 +137,25 @@ def test_StepLoader_ReadsWhileAnEndlessIterableIsPublished() -> None:
     wait_for(lambda: not running(folder) and not folder.exists())
 
 
+def test_StepLoader_CloseEndsRetriesOfTheSeal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A publisher that cannot seal, because the daemon has stopped, ends when the loader closes."""
+    sealing = threading.Event()
+
+    class Lost(loaderd.Client):
+        def seal(self, source: str | None = None) -> int:
+            assert loader._documents is not None
+            loader._documents._daemon.close()
+            sealing.set()
+            return super().seal(source)
+
+    monkeypatch.setattr("loaderd.torch._document_run.Client", Lost)
+    with StepLoader(documents=TEXTS, tokenizer="gpt2", settings=SMALL) as loader:
+        assert loader._documents is not None
+        loader._documents.start()
+        assert sealing.wait(60)
+    wait_for(lambda: "loaderd-publish" not in {t.name for t in threading.enumerate()}, seconds=10)
+
+
 def test_StepLoader_ErrorOfTheDocumentsReachesTheWaitingThread(tmp_path: Path) -> None:
     def broken() -> Iterator[str]:
         yield "text"

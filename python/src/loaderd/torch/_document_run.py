@@ -64,6 +64,7 @@ class DocumentRun:
         self._thread: threading.Thread | None = None
         self._child: subprocess.Popen[bytes] | None = None
         self._pipeline: SendPipeline | None = None
+        self._client: Client | None = None
         self.ranks: RankOptions | None = None
         self.error: Exception | None = None
         self.on_error: Callable[[], None] = lambda: None
@@ -123,6 +124,8 @@ class DocumentRun:
             stop_child(self._child, _STOP_SECONDS)
         if self._pipeline is not None:
             self._pipeline.close()
+        if self._client is not None:
+            self._client.close()  # ends its retries
         if self._handle is not None:
             with contextlib.suppress(DaemonNotFoundError):
                 self._daemon.close()
@@ -170,8 +173,9 @@ class DocumentRun:
                 from loaderd.producer._publisher import send_all
 
                 send_all(self._documents, self._pipeline)
-            if not self._stopping:
-                with Client(handle) as client:
+            with Client(handle) as client:
+                self._client = client
+                if not self._stopping:
                     client.seal()
         except Exception as error:
             if not self._stopping:
