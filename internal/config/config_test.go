@@ -305,7 +305,7 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 		}},
 		{name: "unknown tokenizer", Layers: config.Layers{YAML: []byte("tokenizer: {name: gpt3, vocab_size: 5}\n")},
 			want: []string{
-				`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json or of a rank file (.tiktoken), or none (c.yaml:1)`,
+				`tokenizer.name: "gpt3": want one of [gpt2 r50k_base cl100k_base o200k_base], the path of a tokenizer.json, a tokenizer.model or a rank file (.tiktoken), or none (c.yaml:1)`,
 				`tokenizer.vocab_size: 5: want 0: tokenizer gpt3 defines it (another size needs tokenizer.name none) (c.yaml:1)`,
 			}},
 		{name: "a key twice", Layers: config.Layers{YAML: []byte("seed: 1\nrun: a\nseed: 2\n")}, want: []string{

@@ -262,6 +262,7 @@ func TestPlanner_MatchesModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
+		c.Mix.Share = mixture.ShareTokens // losses_test.go has the tokens with a loss of a step
 		if slices.ContainsFunc(append([]runconfig.Phase{{Buckets: c.Packing.Buckets}}, c.Steps.Schedule...),
 			func(p runconfig.Phase) bool { return len(p.Buckets) > 1 }) {
 			c.Steps.Schedule = nil // smaller steps may then be full in several buckets, which are drawn

@@ -130,7 +130,7 @@ var All = []Action{
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
 	{"resize", auth.Train,
 		`{"run","job","rank","world","peer","session","step","skip","left"}: the rank reads as rank of world from step on; ` +
-			`repeat it until all ranks have agreed`, "job? rank world peer? session step skip? left?", resize, costLow},
+			`repeat it until all ranks have agreed`, "job? rank world peer? session step skip? left?", (*Handler).resize, costLow},
 	{"ledger", auth.Operate,
 		`{"run","step","steps","documents"}: the rows of a step, or of so many steps from it on; with documents: true, also ` +
 			`the origin of their documents`, "step steps? documents?", (*Handler).ledger, costLow},

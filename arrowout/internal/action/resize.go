@@ -35,7 +35,7 @@ func readSkips(to *string) func(json.RawMessage) error {
 }
 
 // resize adds a rank's request for another world size of its job.
-func resize(h *Handler, ctx context.Context, q requestBody, send func(any) error) error {
+func (h *Handler) resize(ctx context.Context, q requestBody, send func(any) error) error {
 	place := q.report.rankID(q.job)
 	if err := request.CheckRank(place.Rank, place.World); err != nil {
 		return err

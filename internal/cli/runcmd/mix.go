@@ -38,8 +38,8 @@ the change, so that a restart repeats it. Buffered documents (pool, holdback,
 shuffle window) were taken before the change and are sent first.
 
 --set gives sources new weights, relative to those of all sources. The other
-sources keep their current shares as weights. Weights are shares of tokens, or of
-tokens with a loss (mix.share).
+sources keep their current shares as weights. Weights are shares of tokens, or
+of tokens with a loss (mix.share).
 
 --add adds a source to the run, from the first document in its stream. The value
 is NAME=WEIGHT, or NAME={weight: 0.2, epochs: 2} with the settings of a source

@@ -10,13 +10,12 @@ import (
 
 // Encoder normalizes texts, and completes the ids of their words. It has the scratch space of one goroutine.
 type Encoder struct {
-	model      *Model
-	text       []byte
-	unigram    *unigram.Segmenter[float32]
-	path       []int32
-	sum        float32 // of the scores of the text so far
-	inUnknown  bool    // the text so far ends with unknown text
-	characters []byte
+	model     *Model
+	text      []byte
+	unigram   *unigram.Segmenter[float32]
+	path      []int32
+	sum       float32 // of the scores of the text so far
+	inUnknown bool    // the text so far ends with unknown text
 }
 
 // NewEncoder returns an encoder for one goroutine.
