@@ -43,7 +43,7 @@ type Record struct {
 	complete  bool // before this publisher
 	committed int64
 	stored    int64
-	changed   bool // since its documents were published
+	changed   bool // since documents that are in the stream were published
 	known     ids  // from a read back: ids of this input, and of everything else that was published to the source
 	// offered counts the documents that were offered. origin and index identify the last one.
 	offered  int64
@@ -68,6 +68,8 @@ type recordValue struct {
 	FirstSequence uint64 `json:"first_sequence"`
 	LastSequence  uint64 `json:"last_sequence"`
 	Complete      bool   `json:"complete"`
+	// Changed reports that documents of an earlier content of the input may be above FirstSequence.
+	Changed bool `json:"changed,omitempty"`
 	// Position is where a reader of an incomplete input can continue; nil: at its beginning.
 	Position *Position `json:"position,omitempty"`
 	// Session is the publisher that wrote the record.
@@ -127,13 +129,12 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 	}
 	same := r.value.Fingerprint == fingerprint || r.value.Fingerprint == ""
 	r.complete = r.value.Complete && same
-	r.changed = !same
 	if begun && !r.complete {
 		after, why, recorded := r.value.LastSequence, "was interrupted", r.value.Documents
 		if !same {
 			after, why = r.value.FirstSequence, "has changed since it was published"
 			r.value.Documents, r.value.Skipped, r.value.Position = 0, 0, nil
-			r.value.LastSequence, r.value.Complete = r.value.FirstSequence, false
+			r.value.LastSequence, r.value.Complete, r.value.Changed = r.value.FirstSequence, false, true
 		}
 		if info.State.FirstSeq > after+1 && info.State.LastSeq > after {
 			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
@@ -142,6 +143,7 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 			return nil, err
 		}
 	}
+	r.changed = r.value.Changed
 	r.committed, r.stored = r.value.Documents, r.value.Documents-r.value.Skipped
 	r.value.Version, r.value.Stream, r.value.Created = recordVersion, p.store.Config().Name, p.created
 	r.value.Source, r.value.Input, r.value.Fingerprint, r.value.Session = p.source, name, fingerprint, nuid.Next()
@@ -374,7 +376,7 @@ func (c *committer) updateRecords(entries []entry) {
 			delete(c.followed, e.record)
 			continue
 		case e.finish:
-			value.Complete, value.Position = true, nil
+			value.Complete, value.Position, value.Changed = true, nil, false
 			delete(c.followed, e.record)
 		default:
 			value.setPosition(e.position)

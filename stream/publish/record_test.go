@@ -105,6 +105,33 @@ func TestRecord_ChangedInputAddsOnlyNewDocuments(t *testing.T) {
 	wantStored(t, s, append(want, "edited"))
 }
 
+// A changed input is compared with all documents of its earlier content, also if its publisher is killed.
+func TestRecord_ChangedInputContinuesAfterKill(t *testing.T) {
+	s := publishStore(t)
+	shortWindow(t, s)
+	docs := unnamed("document", 120)
+	publishInput(t, s, "v1", docs)
+	edited := unnamed("document", 120)
+	edited[5].Data, edited[50].Data = []byte("edited 5"), []byte("edited 50")
+
+	p := newPublisher(t, s, publish.Options{})
+	r, err := p.Resume(t.Context(), corpusFile, "v2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range edited[:10] {
+		if err := r.Publish(t.Context(), corpusFile, d); err != nil {
+			t.Fatal(err)
+		}
+	}
+	flush(t, p)
+	p.Close()
+	if done := publishInput(t, s, "v2", edited); done.Documents != 1 || done.Duplicates != 119 {
+		t.Errorf("after a kill: %+v, want one document more", done)
+	}
+	wantStored(t, s, append(texts(docs), "edited 5", "edited 50"))
+}
+
 func TestRecord_RefusesChangedInputAfterPurge(t *testing.T) {
 	s := publishStore(t)
 	docs := unnamed("document", 100)
