@@ -71,6 +71,9 @@ func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32
 	return dst
 }
 
+// maxKeptIDs is the maximum number of ids of words for which scratch space is kept.
+const maxKeptIDs = 1 << 16
+
 // trim releases memory that a large text needed.
 func (e *Encoder) trim() {
 	e.validText, e.marked, e.prefixedText = norm.ReuseBuffer(e.validText), norm.ReuseBuffer(e.marked),
@@ -78,7 +81,9 @@ func (e *Encoder) trim() {
 	e.words.Trim()
 	if e.pieces != nil {
 		e.pieces.Trim()
-		e.wordIDs = e.wordIDs[:0]
+		if cap(e.wordIDs) > maxKeptIDs {
+			e.wordIDs = nil
+		}
 	}
 	e.steps.Trim()
 }

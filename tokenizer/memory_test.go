@@ -1,6 +1,7 @@
 package tokenizer
 
 import (
+	"bytes"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -41,6 +42,11 @@ func held(t *testing.T, v reflect.Value) (n int) {
 		for _, field := range v.Fields() {
 			n += held(t, field)
 		}
+	case reflect.Map:
+		if kv := v.Type(); leads(kv.Key()) || leads(kv.Elem()) {
+			t.Fatalf("what a %s leads to is not known", kv)
+		}
+		n = 2 * v.Len() * int(v.Type().Key().Size()+v.Type().Elem().Size())
 	case reflect.String:
 		n = v.Len()
 	default:
@@ -65,6 +71,18 @@ func leads(t reflect.Type) bool {
 		return false
 	default:
 		return k > reflect.Complex128
+	}
+}
+
+// A text without a place to split it has as many ids in scratch space as characters.
+func TestSentencePiece_MemoryIsBounded(t *testing.T) {
+	for kind := range uint64(4) {
+		e := loadModel(t, tokentest.SentencePiece(tokentest.SentencePieceOptions{Kind: kind + 1,
+			Pieces: []tokentest.Piece{{Text: "a", Score: -1}, {Text: "ab", Score: -2}}})).NewEncoder()
+		e.Encode(nil, bytes.Repeat([]byte("a"), workerMemory/4))
+		if n := held(t, reflect.ValueOf(e)); n > workerMemory {
+			t.Errorf("kind %d: an encoder holds %d bytes after a long text, more than %d", kind+1, n, workerMemory)
+		}
 	}
 }
 
