@@ -179,7 +179,6 @@ def small_file(rng: random.Random, normalizer: list[dict[str, Any]]) -> dict[str
 
 
 @functools.cache
-@functools.cache
 def texts() -> list[bytes]:
     rng = random.Random(SEED)
     parts = [
