@@ -139,6 +139,9 @@ def test_ChatRows_OlmoCoreWithATruncatedFile(tmp_path: Path) -> None:
         (folder / BOUNDS).write_bytes(data[:size])
         with pytest.raises(FileError):
             list(ChatRows([str(folder)]))
+    (folder / BOUNDS).write_bytes(gzip.compress(b"")[:10] + b"\7")  # a block of an invalid type
+    with pytest.raises(FileError, match="cannot be read: Error -3"):
+        list(ChatRows([str(folder)]))
     (folder / BOUNDS).write_bytes(data)
     (folder / "labels_mask_part_0000.npy").write_bytes(b"\0\1\2\0\0\0\0\0\0")
     bad, *good = ChatRows([str(folder)])

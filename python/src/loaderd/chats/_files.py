@@ -8,6 +8,7 @@ from __future__ import annotations
 import codecs
 import json
 import pickle
+import zlib
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -59,7 +60,7 @@ def read_rows(path: str, columns: Collection[str]) -> Rows:
                 yield from _json(path, stream)
     except LoaderdError:
         raise
-    except (OSError, EOFError, pa.ArrowException, pickle.UnpicklingError, ValueError) as error:
+    except (OSError, EOFError, pa.ArrowException, pickle.UnpicklingError, ValueError, zlib.error) as error:
         raise FileError(f"{path} cannot be read: {error}") from error
 
 
