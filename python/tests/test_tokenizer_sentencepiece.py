@@ -220,6 +220,9 @@ def test_decoding_and_fingerprint(loaderd: str, tmp_path: pathlib.Path) -> None:
         assert of_loaderd(loaderd, path) == fingerprint(path) == fingerprint(processor)
     with pytest.raises(ValueError, match="cut short"):
         fingerprint(write(tmp_path, model[:-3]))
+    for damaged in message((1, message((2, 1.0)))), message((1, message((1, 5)))), message((1, b""), (2, 5)):
+        with pytest.raises(ValueError, match="damaged"):
+            fingerprint(write(tmp_path, damaged))
     assert fingerprint(write(tmp_path, random_model(random.Random(3)))) != fingerprint(processor)
 
 

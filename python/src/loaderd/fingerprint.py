@@ -73,7 +73,10 @@ def fingerprint(tokenizer: object, *, special_as_text: bool | None = None, add_s
     if message is not None:
         if add_special_tokens:
             raise ValueError("a SentencePiece model does not specify special tokens to add")
-        return _hash(_of_sentencepiece(message))
+        try:
+            return _hash(_of_sentencepiece(message))
+        except (AttributeError, KeyError, TypeError):  # a field is missing or has another type
+            raise ValueError("tokenizer.model: the file is damaged") from None
     definition = _definition(tokenizer)
     if special_as_text is None:
         special_as_text = bool(getattr(_backend(tokenizer), "encode_special_tokens", False))
