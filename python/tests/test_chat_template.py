@@ -97,11 +97,13 @@ def test_ChatTemplate_EqualsTransformers(name: str) -> None:
     assert template._direct and bool(direct) == (name not in FAILING)
 
 
-@pytest.mark.parametrize("change", ["other texts", "an absent function"])
+@pytest.mark.parametrize("change", ["other texts", "other parameters", "an absent function"])
 def test_ChatTemplate_OtherVersionsOfTransformers(change: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The text is that of apply_chat_template, also if this package prepares chats in another way."""
-    if change == "other texts":
-        wrong = {"_alias_reasoning_fields": lambda messages: messages[1:]}
+    if change != "an absent function":
+        wrong: dict[str, Any] = {"_alias_reasoning_fields": lambda messages: messages[1:]}
+        if change == "other parameters":
+            wrong = {"_alias_reasoning_fields": lambda messages, fields: messages}
         monkeypatch.setattr(
             _chat_template, "_library", lambda: SimpleNamespace(**{**vars(chat_template_utils), **wrong})
         )
@@ -109,7 +111,7 @@ def test_ChatTemplate_OtherVersionsOfTransformers(change: str, monkeypatch: pyte
         monkeypatch.delattr(chat_template_utils, "_alias_reasoning_fields")
         monkeypatch.setattr(chat_template_utils, "render_jinja_template", lambda *_, **__: (["as there"], [[]]))
     template, made = ChatTemplate(PLAIN), CHATS["several turns"]
-    whole = change == "other texts"
+    whole = change != "an absent function"
     want = small(PLAIN).apply_chat_template(made, tokenize=False) if whole else "as there"
     for _ in range(2):
         prepared = template.prepare(made, None, {})

@@ -85,8 +85,8 @@ class ChatTemplate:
     def prepare(self, messages: Messages, tools: Any, names: Mapping[str, Any]) -> PreparedChat:
         """Returns a chat that is rendered as by apply_chat_template, which omits keys without a value.
 
-        The first chat with each set of keys is rendered in both ways. If the texts differ, this template is rendered by
-        render_jinja_template from then on.
+        The first chat with each set of keys is rendered in both ways. If the texts differ, or only this way fails, this
+        template is rendered by render_jinja_template from then on.
 
         Args:
             messages: The chat.
@@ -98,21 +98,29 @@ class ChatTemplate:
         usual = "documents" not in names and (tools is None or all(isinstance(tool, dict) for tool in tools))
         if not self._direct or not usual:
             return slow
+        keys = (frozenset().union(*given), tools is None, frozenset(names))
+        if keys not in self._equal:
+            want = self._whole(slow)  # raises the errors of the template
+            try:
+                self._direct = self._whole(self._fast(given, tools, names)) == want
+            except Exception:  # of another version of transformers
+                self._direct = False
+            if not self._direct:
+                return slow
+            self._equal.add(keys)
+        return self._fast(given, tools, names)
+
+    def _whole(self, chat: PreparedChat) -> Any:
+        return chat.marked() if self.marks else chat.text(chat.messages, False)
+
+    def _fast(self, given: list[dict[str, Any]], tools: Any, names: Mapping[str, Any]) -> _Direct:
         plain = self._library._plain_template_data
-        fast = _Direct(
+        return _Direct(
             self._library,
             self._library._compile_jinja_template(self.source),
             self._library._alias_reasoning_fields(given if all(map(_has_strings, given)) else plain(given)),
             {"tools": plain(tools), "documents": None, **(names if _has_strings(names) else plain(names))},
         )
-        keys = (frozenset().union(*given), tools is None, frozenset(names))
-        if keys not in self._equal:
-            both = (chat.marked() if self.marks else chat.text(chat.messages, False) for chat in (slow, fast))
-            if next(both) != next(both):
-                self._direct = False
-                return slow
-            self._equal.add(keys)
-        return fast
 
 
 def _has_strings(value: Mapping[Any, Any]) -> bool:
