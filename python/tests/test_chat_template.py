@@ -19,6 +19,7 @@ from chat_tokenizers import llama, small, with_template
 from chats import CHATS, THOUGHT, TOOLS, WEATHER, chat
 from loaderd import Chat, InvalidDocumentError
 from loaderd.chats import ChatRows, RowOptions
+from loaderd.chats._errors import FileError
 from loaderd.chats._inputs import Place
 from loaderd.chats._token_batches import TokenizedRows
 from loaderd.producer._chat_template import ChatTemplate, _Direct
@@ -168,6 +169,18 @@ def test_TokenizedRows_SameMessagesAsOneByOne(kind: str, tmp_path: Path, monkeyp
         rest = tokenized.skip(first)
         monkeypatch.setattr(rows, "place", rest.rows.place)
         assert messages(rest, first) == want[first:]
+
+
+def test_TokenizedRows_DocumentsBeforeADamagedRow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(batches, "_CHATS", 3)
+    path = tmp_path / "rows.json"
+    path.write_text(json.dumps([{"messages": chat("a", str(k))} for k in range(5)])[:-1] + ", {", encoding="utf-8")
+    rows = ChatRows([str(path)])
+    for documents in (rows, TokenizedRows(rows, Chat(small(PLAIN), as_tokens=True))):
+        found = iter(documents)
+        assert len([next(found) for _ in range(5)]) == 5
+        with pytest.raises(FileError, match="element 5 is not JSON"):
+            next(found)
 
 
 def test_Chat_TokensOfAChatThatTheTokenizerRejects(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from loaderd.chats._errors import FileError
 from loaderd.chats._inputs import ChatRows
 from loaderd.producer import Chat, InvalidDocumentError
 from loaderd.producer._chat import RenderedChat
@@ -56,7 +57,7 @@ class TokenizedRows:
 
     def _batches(self) -> Iterator[_Batch]:
         batch, characters = _Batch(), 0
-        for document in self.rows:
+        for document in self._read():
             place = (self.rows.place.file, self.rows.place.row)
             found = self._rendered(document)
             is_chat = isinstance(found, RenderedChat)
@@ -71,9 +72,16 @@ class TokenizedRows:
                 batch, characters = _Batch(), 0
         yield batch
 
+    def _read(self) -> Iterator[Any]:
+        """Yields the documents of the rows, and the error that ends them, which is raised after these documents."""
+        try:
+            yield from self.rows
+        except FileError as error:
+            yield error
+
     def _rendered(self, document: Any) -> Any:
         """Returns a chat as text, or the error of a chat; any other document is unchanged."""
-        if isinstance(document, InvalidDocumentError) or "messages" not in document:
+        if isinstance(document, (InvalidDocumentError, FileError)) or "messages" not in document:
             return document
         try:
             return self.chat.render(
@@ -89,6 +97,8 @@ class TokenizedRows:
         tokens = iter(batch.tokens.result() if batch.tokens is not None else ())
         for (file, row, document), is_chat in zip(batch.documents, batch.chats, strict=True):
             self.rows.place.file, self.rows.place.row = file, row
+            if isinstance(document, FileError):
+                raise document
             if not is_chat:
                 yield document
                 continue
