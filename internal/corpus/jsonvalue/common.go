@@ -28,11 +28,14 @@ func scanCommonObject(raw []byte, textName string) (o Object, text []byte, ok bo
 		}
 		i = skipSpace(raw, i+1)
 		size := 0
-		if f.Name != textName || textName == "" {
+		switch {
+		case f.Name != textName || textName == "":
 			size = scanValue(raw[i:])
-		} else if text = nil; i < len(raw) && raw[i] == '"' { // the last of equal names counts
+		case text != nil:
+			return nil, nil, false // the last of equal names counts, and each needs a buffer
+		case i < len(raw) && raw[i] == '"':
 			text, size = readText(raw[i:])
-		} else {
+		default:
 			size = scanValue(raw[i:])
 		}
 		if size == 0 {

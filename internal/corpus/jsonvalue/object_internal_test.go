@@ -3,6 +3,7 @@ package jsonvalue
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -174,4 +175,19 @@ func BenchmarkReadObject(b *testing.B) {
 			_ = Unquote(value.Value("text"))
 		}
 	})
+}
+
+// Repeated fields do not each cost memory for the rest of the object.
+func TestReadObjectText_RepeatedFields(t *testing.T) {
+	raw := []byte("{" + strings.Repeat(`"text": "a", `, 60) + `"text": "b", "more": "` + strings.Repeat("x", 1<<20) + `"}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	o, text, err := ReadObjectText(raw, "text")
+	runtime.ReadMemStats(&after)
+	if err != nil || string(o.Value("text")) != `"b"` || text != nil && string(text) != "b" {
+		t.Errorf("text %q of %q, %v", text, o.Value("text"), err)
+	}
+	if bytes := after.TotalAlloc - before.TotalAlloc; bytes > 4<<20 {
+		t.Errorf("%d bytes for an object of %d bytes", bytes, len(raw))
+	}
 }
