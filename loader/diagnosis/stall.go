@@ -330,8 +330,11 @@ func (w *wait) checkSourceDry() *fault.Error {
 	if w.PullStatus != nil {
 		if why, mend, ok := w.PullStatus(facts["source"]); ok {
 			detail = why + "; " + detail
-			if do = "wait: the daemon fetches them itself"; mend != "" {
+			switch {
+			case mend != "":
 				do = mend
+			case reason == fault.SourceDry: // filters would reject what it fetches
+				do = "wait: the daemon fetches them itself"
 			}
 		}
 	}

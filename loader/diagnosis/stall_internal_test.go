@@ -231,6 +231,30 @@ func TestWait_PendingAppendIsCauseWithinStallTimeout(t *testing.T) {
 	}
 }
 
+// If filters reject all documents, the advice is to change them, not to wait for more documents from object stores. An
+// error of these has the first place.
+func TestWait_FiltersBeforeFetching(t *testing.T) {
+	for _, tt := range []struct {
+		filtered   bool
+		mend, want string
+	}{
+		{false, "", "wait: the daemon fetches"},
+		{true, "", "loaderd filter"},
+		{true, "check the credentials", "check the credentials"},
+	} {
+		w := unexplained()
+		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+		w.PullStatus = func(string) (string, string, bool) { return "fetching", tt.mend, true }
+		if tt.filtered {
+			filterAll(w, 60)
+		}
+		e := w.cause()
+		if !strings.Contains(e.Advice, tt.want) || (e.Reason == fault.DocumentsFiltered) != tt.filtered {
+			t.Errorf("filters %v, advice of fetching %q: %v", tt.filtered, tt.mend, e)
+		}
+	}
+}
+
 // filterAll makes a filter reject the last n documents.
 func filterAll(w *wait, n int64) {
 	p := &w.Report.PlanStats
