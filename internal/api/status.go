@@ -59,10 +59,13 @@ type StepSizes struct {
 
 // ScheduleStatus is the progress of a run through the phases of its steps, as far as they are planned.
 type ScheduleStatus struct {
-	Phase  int    `json:"phase"`  // index of the phase of the next step
-	Rows   []int  `json:"rows"`   // of the next step, per bucket
-	Steps  uint64 `json:"steps"`  // so far, with those of the runs from which the run was forked
-	Tokens int64  `json:"tokens"` // of documents in these steps
+	Phase int   `json:"phase"` // index of the phase of the next step
+	Rows  []int `json:"rows"`  // of the next step, per bucket
+	// Buckets are the row lengths of the next step in tokens. Without a phase that changes the row lengths of the run,
+	// they are empty here and in Phases.
+	Buckets []int  `json:"buckets,omitempty"`
+	Steps   uint64 `json:"steps"`  // so far, with those of the runs from which the run was forked
+	Tokens  int64  `json:"tokens"` // of documents in these steps
 	// NextChange is the next change of the size of steps; nil if none follows.
 	NextChange *runconfig.ScheduleChange `json:"next_change,omitempty"`
 	// Phases are the current phase and at most MaxPhases-1 others: as many of the preceding ones as fit.
@@ -205,9 +208,9 @@ type SourceStatus struct {
 // BucketStatus is the state of a row length.
 type BucketStatus struct {
 	Bucket      int   `json:"bucket"` // tokens of a row
-	Steps       int64 `json:"steps"`
-	Rows        int   `json:"rows"` // rows waiting for a step
-	RowsPerStep int   `json:"of"`   // rows of a step
+	Steps       int64 `json:"steps"`  // since the last change of the row lengths
+	Rows        int   `json:"rows"`   // rows waiting for a step
+	RowsPerStep int   `json:"of"`     // rows of a step
 }
 
 // PackingStatus contains the packing metrics of the run so far. Shares are from 0 to 1.

@@ -224,7 +224,8 @@ func newBucketMetric(kind prometheus.ValueType, name, help string, value func(pl
 }
 
 var bucketMetrics = []bucketMetric{
-	newBucketMetric(prometheus.CounterValue, "bucket_steps_total", "Steps in the plan, by the length of their rows.",
+	newBucketMetric(prometheus.CounterValue, "bucket_steps_total",
+		"Steps by the length of their rows, since the last change of the row lengths.",
 		func(q planner.QueueStat) float64 { return float64(q.Steps) }),
 	newBucketMetric(prometheus.GaugeValue, "bucket_step_rows", "Rows of the next step, if it is of the bucket.",
 		func(q planner.QueueStat) float64 { return float64(q.StepRows) }),

@@ -38,7 +38,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		SourceDetails: api.SourceDetails{ShareUnit: info.Config.Mix.Share},
 		Rates:         api.Rates{Rates: rates, Bytes: bytes},
 		Commits:       []api.JobCommit{},
-		StepSizes:     api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule)},
+		StepSizes:     api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule, info.Config)},
 		Ranks:         furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
 		Daemons: daemons, Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)

@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"testing"
 
 	"loaderd/internal/api"
@@ -68,15 +69,35 @@ func TestScheduleStatus(t *testing.T) {
 		for range steps {
 			s.Advance(64)
 		}
-		got := scheduleStatus(s)
+		got := scheduleStatus(s, c)
 		if got.Phase != steps || got.PhaseCount != 100 || got.Steps != uint64(steps) || got.Tokens != 64*int64(steps) ||
-			len(got.Phases) != api.MaxPhases || got.Phases[0].Index != first || got.Rows[0] != s.Rows()[0] ||
+			len(got.Phases) != api.MaxPhases || got.Buckets != nil || got.Phases[0].Buckets != nil ||
+			got.Phases[0].Index != first || got.Rows[0] != s.Rows()[0] ||
 			(got.NextChange == nil) != (steps == 99) {
 			t.Errorf("after %d steps: %+v", steps, got)
 		}
 	}
+	c.Steps.Schedule = []runconfig.Phase{{FromStep: 3, Rows: 8}, {FromStep: 5, Rows: 2, Buckets: []int{32, 64}}}
+	for steps, want := range map[int][]int{0: {16}, 4: {16}, 5: {32, 64}} {
+		s := runconfig.NewSchedule(c)
+		for range steps {
+			s.Advance(64)
+		}
+		got := scheduleStatus(s, c)
+		if !slices.Equal(got.Buckets, want) || !slices.Equal(got.Phases[1].Buckets, []int{16}) ||
+			!slices.Equal(got.Phases[2].Buckets, []int{32, 64}) {
+			t.Errorf("row lengths after %d steps: %+v", steps, got)
+		}
+		if next := got.NextChange; steps == 4 && !slices.Equal(next.Buckets, []int{32, 64}) ||
+			steps == 0 && next.Buckets != nil {
+			t.Errorf("the change after %d steps has the row lengths %v", steps, next.Buckets)
+		}
+	}
+	if s := runconfig.NewSchedule(c); s.Phases[1].Buckets != nil {
+		t.Errorf("the schedule has changed: %+v", s.Phases)
+	}
 	c.Steps.Schedule = nil
-	if got := scheduleStatus(runconfig.NewSchedule(c)); got != nil {
+	if got := scheduleStatus(runconfig.NewSchedule(c), c); got != nil {
 		t.Errorf("steps of one size have the schedule %+v", got)
 	}
 }

@@ -83,6 +83,9 @@ func cells(s api.Status) []tui.Cell {
 	if x := s.Schedule; x != nil {
 		all = append(all, tui.Cell{Label: "phase", Value: fmt.Sprintf("%d of %d", x.Phase, x.PhaseCount-1)},
 			tui.Cell{Label: "rows/step", Value: humanize.Range(x.Rows)})
+		if len(x.Buckets) > 0 {
+			all = append(all, tui.Cell{Label: "tokens/row", Value: humanize.Range(x.Buckets)})
+		}
 	}
 	return all
 }

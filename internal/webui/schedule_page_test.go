@@ -2,6 +2,7 @@ package webui_test
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -65,7 +66,24 @@ func TestPage_ScheduleAndFilters(t *testing.T) {
 		}
 	})
 	p.Until(`document.querySelector("#schedule-next").textContent.endsWith("It is in a ramp: 144 rows in 2M tokens.")`)
+	if text := p.Text("#schedule"); strings.Contains(text, "Tokens per row") {
+		t.Errorf("phases without row lengths: %s", text)
+	}
 	p.Until(`document.querySelector("#schedule-rest").hidden && !document.querySelector("#commits").textContent.includes("Skipped")`)
+	f.set(func(f *fake) {
+		f.change = func(s *api.Status) {
+			withSchedule(s)
+			s.Schedule.Buckets, s.Schedule.NextChange.Buckets = []int{1024, 4096}, []int{32768}
+			for i := range s.Schedule.Phases {
+				s.Schedule.Phases[i].Buckets = []int{1024, 4096}
+			}
+			s.Schedule.Phases[2].Buckets = []int{32768}
+		}
+	})
+	p.Until(`document.querySelector("#schedule").textContent.includes("Tokens per row")`)
+	p.Says("#schedule-section", "The next step has 128 rows of 1,024 to 4,096 tokens (phase 1 of 4).",
+		"in 1,705 steps, with 128 rows of 32,768 tokens.", "1 (current) 5,000 steps none 128 5,000 1,024 to 4,096",
+		"2 9,000 steps 1,000 steps 512 32,768")
 	f.set(func(f *fake) { f.change = nil })
 	p.Until(`document.querySelector("#schedule-section").hidden && document.querySelector("#filters-section").hidden`)
 }
@@ -98,13 +116,17 @@ func TestPage_ChangesFilterAndSchedule(t *testing.T) {
 		t.Errorf("filtered with %s", body)
 	}
 	p.Click("#action-schedule")
+	for _, b := range p.Barriers(browsertest.Axe(t)) {
+		t.Error(b)
+	}
 	p.Do(chromedp.SetValue(chromedp.CSS("#phase-size"), "512"), chromedp.SetValue(chromedp.CSS("#phase-from"), "9000"),
-		chromedp.SetValue(chromedp.CSS("#phase-counted"), "steps"))
+		chromedp.SetValue(chromedp.CSS("#phase-counted"), "steps"),
+		chromedp.SetValue(chromedp.CSS("#phase-lengths"), "4096, 32768"))
 	p.Click("dialog button.do")
 	p.Until(`document.querySelector("#acted").textContent.includes("takes effect at step 7,320")`)
-	var sent struct{ Phases []map[string]int }
-	if _, body := f.took("schedule"); json.Unmarshal([]byte(body), &sent) != nil || len(sent.Phases) != 1 ||
-		sent.Phases[0]["rows"] != 512 || sent.Phases[0]["from_step"] != 9000 || len(sent.Phases[0]) != 2 {
-		t.Errorf("changed the schedule with %v", sent)
+	var sent struct{ Phases []runconfig.Phase }
+	if _, body := f.took("schedule"); json.Unmarshal([]byte(body), &sent) != nil ||
+		!reflect.DeepEqual(sent.Phases, []runconfig.Phase{{Rows: 512, FromStep: 9000, Buckets: []int{4096, 32768}}}) {
+		t.Errorf("changed the schedule with %s", body)
 	}
 }

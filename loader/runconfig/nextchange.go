@@ -1,6 +1,9 @@
 package runconfig
 
-import "math/bits"
+import (
+	"math/bits"
+	"slices"
+)
 
 // ScheduleChange is a change of the size of steps that follows.
 type ScheduleChange struct {
@@ -8,6 +11,8 @@ type ScheduleChange struct {
 	Phase int `json:"phase"`
 	// Rows are the rows of a step per bucket then. The start of a ramp does not change them.
 	Rows []int `json:"rows"`
+	// Buckets are the row lengths then (unit: tokens), if the phase sets others.
+	Buckets []int `json:"buckets,omitempty"`
 	// Tokens and Steps are how much is planned before it. The one that the phase does not count is unset.
 	Tokens int64 `json:"tokens,omitempty"`
 	Steps  int64 `json:"steps,omitempty"`
@@ -29,6 +34,9 @@ func (s *Schedule) NextChange() (c ScheduleChange, ok bool) {
 		at, changes = p.from()+done, p.changesAfter(done)
 	} else {
 		c.Phase++
+		if next := &s.Phases[c.Phase]; !slices.Equal(next.Buckets, p.Buckets) {
+			c.Buckets = next.Buckets
+		}
 		p = &s.Phases[c.Phase]
 		at = p.from()
 	}

@@ -88,8 +88,8 @@ func readPhases(phases []string) (out []map[string]any, err error) {
 // writeSchedule writes the phases of a run.
 func writeSchedule(w io.Writer, r api.ScheduleResponse) error {
 	s := r.Schedule
-	fmt.Fprintf(w, "run %s: %s tokens in %s steps; the next step has %s rows\n\n", r.Run, humanize.Count(s.Tokens),
-		humanize.Count(int64(s.Steps-s.Inherited)), humanize.Range(s.Rows()))
+	fmt.Fprintf(w, "run %s: %s tokens in %s steps; the next step has %s\n\n", r.Run, humanize.Count(s.Tokens),
+		humanize.Count(int64(s.Steps-s.Inherited)), stepSize(s.Rows(), s.Phases[s.Current()].Buckets))
 	var phases []api.SchedulePhase
 	for i, p := range s.Phases {
 		phases = append(phases, api.SchedulePhase{Index: i, ScheduledPhase: p})

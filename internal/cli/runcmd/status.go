@@ -239,7 +239,7 @@ func daemonTable(s api.Status) *table.Table {
 
 // scheduleOf describes the size of the next step, and when it changes.
 func scheduleOf(s *api.ScheduleStatus) string {
-	text := fmt.Sprintf("%s rows, phase %d of %d", humanize.Range(s.Rows), s.Phase, s.PhaseCount-1)
+	text := fmt.Sprintf("%s, phase %d of %d", stepSize(s.Rows, s.Buckets), s.Phase, s.PhaseCount-1)
 	c := s.NextChange
 	if c == nil {
 		return text + ", the last"
@@ -248,9 +248,18 @@ func scheduleOf(s *api.ScheduleStatus) string {
 	if c.Steps > 0 {
 		left = humanize.Things(int(c.Steps), "step")
 	}
-	text += fmt.Sprintf("; %s rows in %s", humanize.Range(c.Rows), left)
+	text += fmt.Sprintf("; %s in %s", stepSize(c.Rows, c.Buckets), left)
 	if c.Phase > s.Phase {
 		text += fmt.Sprintf(" (phase %d)", c.Phase)
+	}
+	return text
+}
+
+// stepSize formats the rows of a step per bucket, and their lengths if these are known.
+func stepSize(rows, buckets []int) string {
+	text := humanize.Range(rows) + " rows"
+	if len(buckets) > 0 {
+		text += " of " + humanize.Range(buckets) + " tokens"
 	}
 	return text
 }

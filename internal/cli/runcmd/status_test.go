@@ -6,6 +6,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/top"
+	"loaderd/internal/tui"
 	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 )
@@ -66,7 +67,25 @@ func TestStatus_ShowsSchedule(t *testing.T) {
 	if cells["phase"] != "0 of 2" || cells["rows/step"] != "64" {
 		t.Errorf("cells of top: %v", cells)
 	}
-	x.NextChange = &runconfig.ScheduleChange{Rows: []int{72}, Steps: 1}
+	x.Buckets, x.NextChange.Buckets = []int{4096}, []int{8192, 32768}
+	if got := scheduleOf(x); got !=
+		"64 rows of 4,096 tokens, phase 0 of 2; 128 rows of 8,192 to 32,768 tokens in 2.50M tokens (phase 1)" {
+		t.Errorf("with row lengths: %s", got)
+	}
+	if cells := top.NewContent(s).Cells; cells[len(cells)-1] != (tui.Cell{Label: "tokens/row", Value: "4,096"}) {
+		t.Errorf("cells of top with row lengths: %v", cells)
+	}
+	c := runconfig.Config{}
+	c.Packing.Buckets, c.Steps.Rows = []int{16}, 4
+	c.Steps.Schedule = []runconfig.Phase{{FromStep: 1, Rows: 8, Buckets: []int{32}}}
+	schedule := runconfig.NewSchedule(c)
+	schedule.Advance(64)
+	out.Reset()
+	if err := writeSchedule(&out, api.ScheduleResponse{Schedule: schedule}); err != nil ||
+		!strings.Contains(out.String(), "the next step has 8 rows of 32 tokens\n") {
+		t.Errorf("%v, output of schedule: %s", err, out.String())
+	}
+	x.Buckets, x.NextChange = nil, &runconfig.ScheduleChange{Rows: []int{72}, Steps: 1}
 	if got := scheduleOf(x); got != "64 rows, phase 0 of 2; 72 rows in 1 step" {
 		t.Errorf("in a ramp: %s", got)
 	}

@@ -120,13 +120,15 @@ function scheduleFields() {
   const from = number("phase-from", { min: 0 });
   const ramp = number("phase-ramp", { min: 0 });
   const counted = select("phase-counted", "Unit of start and ramp", "tokens", "steps");
+  const lengths = el("input", { id: "phase-lengths", pattern: "[1-9][0-9]*( *, *[1-9][0-9]*)*", placeholder: "4096, 32768" });
   const line = (id, text, ...inputs) => el("p", {}, el("label", { for: id }, `${text} `), ...inputs);
-  const node = el("div", {}, line("phase-size", "Size of a step", size, " ", unit), line("phase-from", "Starts after (empty: now)", from, " ", counted), line("phase-ramp", "Ramp (empty: none), in the same unit", ramp));
+  const node = el("div", {}, line("phase-size", "Size of a step", size, " ", unit), line("phase-from", "Starts after (empty: now)", from, " ", counted), line("phase-ramp", "Ramp (empty: none), in the same unit", ramp), line("phase-lengths", "Row lengths in tokens (empty: unchanged)", lengths));
   const body = () => {
     const phase = { [unit.value]: Number(size.value) };
     const [start, slope] = counted.value === "steps" ? ["from_step", "ramp_steps"] : ["from_tokens", "ramp_tokens"];
     if (from.value) phase[start] = Number(from.value);
     if (ramp.value) phase[slope] = Number(ramp.value);
+    if (lengths.value) phase.buckets = lengths.value.split(",").map(Number);
     return { phases: [phase] };
   };
   return { node, body };
