@@ -13,8 +13,8 @@ import (
 // A daemon reports the phase of the next step and the next change in its status, as text, and as metrics.
 func TestSchedule_IsReported(t *testing.T) {
 	s := newSite(t)
-	s.serve("--set", "steps.schedule=[{from_step: 2, rows: 8}, {from_step: 1000, rows: 16}]", "--set",
-		"http.insecure=true")
+	s.serve("--set", "steps.schedule=[{from_step: 2, rows: 8}, {from_step: 1000, rows: 16, buckets: [64]}]",
+		"--set", "http.insecure=true")
 	status, _ := s.untilStatus(func(s api.Status) bool { return s.Schedule != nil })
 	if x := status.Schedule; x.Phase != 0 || x.Rows[0] != 4 || x.NextChange == nil || x.NextChange.Steps != 2 ||
 		x.NextChange.Rows[0] != 8 || len(x.Phases) != 3 {
@@ -31,7 +31,7 @@ func TestSchedule_IsReported(t *testing.T) {
 		*x.Phases[1].FirstStep != 2 {
 		t.Errorf("after %d steps the schedule is %+v", steps, x)
 	}
-	if text := s.does("status"); !strings.Contains(text, "8 rows, phase 1 of 2; 16 rows in ") {
+	if text := s.does("status"); !strings.Contains(text, "8 rows of 128 tokens, phase 1 of 2; 16 rows of 64 tokens in ") {
 		t.Errorf("output of status: %s", text)
 	}
 	r, err := http.Get(status.Daemons[0].HTTP + "/metrics")
