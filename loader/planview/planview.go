@@ -196,7 +196,7 @@ func (v *View) ApplyWrite(after uint64, records [][]byte, step *plan.Step) error
 		}
 		var err error
 		switch {
-		case step == nil:
+		case step == nil, !v.recordReader.IsComplete(): // Follow has read the first parts of the step
 			err = v.applyWrittenEntry(b)
 		case i == len(records)-1:
 			err = v.recordReader.CheckStep(step)
