@@ -42,7 +42,7 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 	}
 	f.resized = func(q state.ResizeRequest) state.ResizeResult {
 		if q == (state.ResizeRequest{RankID: state.RankID{Job: "eval", Rank: 1, World: 2, Peer: 3},
-			Session: strings.Repeat("5e", 16), Step: 9, Skips: "[[1,3],[3,4]]"}) {
+			Session: strings.Repeat("5e", 16), Request: "r1", Step: 9, Skips: "[[1,3],[3,4]]"}) {
 			return state.ResizeResult{Missing: []int{0}, MissingCount: 1, Refused: "no"}
 		}
 		return state.ResizeResult{Agreed: q.Withdraw && q.Skips == ""}
@@ -64,7 +64,8 @@ func TestActions_ResponsesOfEveryAction(t *testing.T) {
 			`{"run":"fake","known":true,"window":64}`},
 		{"consumed", `{"session":"` + strings.Repeat("5e", 16) + `","taken":0}`, `{"run":"fake","known":false,"window":8}`},
 		{"resize", `{"job":"eval","rank":1,"world":2,"peer":3,"session":"` + strings.Repeat("5e", 16) +
-			`","step":9,"skip":[[1,3],[3,4]]}`, `{"run":"fake","agreed":false,"missing":[0],"missing_count":1,"refused":"no"}`},
+			`","request_id":"r1","step":9,"skip":[[1,3],[3,4]]}`,
+			`{"run":"fake","agreed":false,"missing":[0],"missing_count":1,"refused":"no"}`},
 		{"resize", `{"rank":0,"world":1,"session":"` + strings.Repeat("5e", 16) + `","step":0,"skip":[],"left":true}`,
 			`{"run":"fake","agreed":true}`},
 		{"measure", `{"run":"fake"}`,

@@ -153,6 +153,49 @@ func TestResize_RestartedJob(t *testing.T) {
 	}
 }
 
+// TestResize_RestartedDaemon restarts the daemon after an agreement whose answer one of two ranks has not received.
+// This rank gets it from the new leader, and a process with another world size cannot take over the job before they
+// have opened their streams.
+func TestResize_RestartedDaemon(t *testing.T) {
+	bubble(t, "1 to 2", func(t *testing.T) {
+		w := newFixture(config("concat"))
+		documents(400)(w)
+		run, stop := w.start(t)
+		reader(t, run, 0, 1, 0, 5).Close()
+		resize(t, []*loader.Run{run}, 2, 4)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		run, stop = w.start(t)
+		result, err := run.Resize(t.Context(), state.ResizeRequest{Session: fmt.Sprint(1, 2),
+			RankID: state.RankID{Rank: 1, World: 2}, Step: 4})
+		if err != nil || !result.Agreed {
+			t.Errorf("the repeated request: %+v, %v", result, err)
+		}
+		opened := make(chan *follower.Reader)
+		go func() {
+			time.Sleep(3 * time.Second)
+			r, err := run.Join(state.RankID{Rank: 0, World: 2}, 4)
+			if err != nil {
+				t.Error(err)
+			}
+			opened <- r
+		}()
+		if _, err := run.Join(state.RankID{Rank: 2, World: 4}, 4); reason(err) != fault.WorldConflict {
+			t.Errorf("a reader with the former world size: %v", err)
+		}
+		if r := <-opened; r != nil {
+			r.Close()
+		}
+		if got := run.Info().WorldSizes; !maps.Equal(got, sizes(4, 2)) {
+			t.Errorf("world sizes %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestResize_InvalidRequests(t *testing.T) {
 	w := newFixture(config("concat"))
 	documents(400)(w)

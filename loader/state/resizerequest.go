@@ -10,6 +10,7 @@ import (
 type ResizeRequest struct {
 	RankID         // the rank of the process in the new world size
 	Session string // of the client
+	Request string // id of the client's call, the same in repeated requests; may be empty
 	Step    uint64 // first step with the new world size
 	Skips   string // steps that the job skips, as text; equal on all ranks
 	// Withdraw ends an earlier request of the client.
@@ -28,6 +29,9 @@ func (q *ResizeRequest) Validate() error {
 	if q.World < 1 || q.World > planrecord.MaxWorldSize || q.Rank < 0 || q.Rank >= q.World || q.Peer < 0 {
 		return fmt.Errorf("rank %d of world %d, peer %d: want 0 <= rank < world <= %d", q.Rank, q.World, q.Peer,
 			planrecord.MaxWorldSize)
+	}
+	if err := planrecord.ValidateRequestID(q.Request); err != nil {
+		return err
 	}
 	return planrecord.ValidJob(q.JobName())
 }

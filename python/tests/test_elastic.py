@@ -3,12 +3,13 @@
 import itertools
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import pytest
 
 from elastic_ranks import Member, all_of, resize, train
 from loaderd import Client, RankMissingError, WorldConflictError, WorldMismatchError
+from loaderd._resize import agree
 from loaderd._skips import Skips
 from loaderd.torch import StepLoader
 from rank_processes import read_alone, row_digests
@@ -225,6 +226,34 @@ def test_Resize_GoesBackToAStepWhoseUpdateFailed(served):
         loader.resize(0, 1)
         assert loader.step == 9
         assert row_digests(next(loader)) == steps[9]["rows"]
+
+
+def test_Resize_AgainAtTheSameStep(served, pair):
+    """A rank is replaced before the first step with the agreed world size. The other one waits for the new process."""
+    d, _ = served
+    a, b = pair
+    with waiting(a, 0, 2) as outcome:
+        b.resize(1, 2)
+        assert outcome() is None
+    b.close()
+    with waiting(a, 0, 2) as outcome, Client(d.flight_url, job=a._job, step=4) as c:
+        c.resize(1, 2)
+        assert outcome() is None
+        assert next(a).index == next(c).index == 4
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_Resize_LastRankJoinsAtTheTimeout(joined):
+    """The withdrawal of a request that has been agreed on meanwhile is no error."""
+    sent = []
+
+    def request(**body):
+        sent.append(body)
+        return {"agreed": joined} if body.get("left") else {"agreed": False, "missing": [1], "missing_count": 1}
+
+    with nullcontext() if joined else pytest.raises(RankMissingError):
+        agree(request, {"world": 2, "step": 4}, 0, threading.Event())
+    assert len(sent) == 2 and sent[0] | {"left": True} == sent[1]
 
 
 def test_Resize_IsShown(served):

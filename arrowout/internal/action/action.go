@@ -129,8 +129,9 @@ var All = []Action{
 		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has consumed`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
 	{"resize", auth.Train,
-		`{"run","job","rank","world","peer","session","step","skip","left"}: the rank reads as rank of world from step on; ` +
-			`repeat it until all ranks have agreed`, "job? rank world peer? session step skip? left?", (*Handler).resize, costLow},
+		`{"run","job","rank","world","peer","session","request_id","step","skip","left"}: the rank reads as rank of world ` +
+			`from step on; repeat it until all ranks have agreed`,
+		"job? rank world peer? session request_id? step skip? left?", (*Handler).resize, costLow},
 	{"ledger", auth.Operate,
 		`{"run","step","steps","documents"}: the rows of a step, or of so many steps from it on; with documents: true, also ` +
 			`the origin of their documents`, "step steps? documents?", (*Handler).ledger, costLow},

@@ -40,8 +40,8 @@ func (h *Handler) resize(ctx context.Context, q requestBody, send func(any) erro
 	if err := request.CheckRank(place.Rank, place.World); err != nil {
 		return err
 	}
-	result, err := h.run.Resize(ctx, state.ResizeRequest{RankID: place, Session: q.report.Session, Step: q.step,
-		Skips: q.skips, Withdraw: q.report.Left})
+	result, err := h.run.Resize(ctx, state.ResizeRequest{RankID: place, Session: q.report.Session, Request: q.requestID,
+		Step: q.step, Skips: q.skips, Withdraw: q.report.Left})
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,7 @@ package leader
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/forecast"
@@ -50,6 +51,9 @@ type commandHandler struct {
 	sealNotifier  *sealNotifier
 	recentChanges recentChanges
 	rendezvous    rendezvous.Rendezvous
+	// rendezvousRestored reports whether the rendezvous has the world sizes of the plan at the beginning of the term.
+	rendezvousRestored bool
+	began              time.Time // of the term
 }
 
 // handle executes a command.

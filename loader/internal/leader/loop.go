@@ -57,7 +57,7 @@ func (l *Leader) newLoop(ctx context.Context, feeds *feed.Set, queue *recordQueu
 		setup: s, applier: r.applier, feeds: feeds, queue: queue, checkpoints: checkpoints,
 		commands: &commandHandler{
 			setup: s, header: r.header, applier: r.applier, queue: queue, checkpoints: checkpoints, demand: l.demand,
-			length: l.length, sealNotifier: l.sealNotifier,
+			length: l.length, sealNotifier: l.sealNotifier, began: time.Now(),
 		},
 		requests: l.requests, demand: l.demand, status: l.status, term: l.term,
 		replay: replay.Start(ctx, s.Backends.Plan, r.tail.Position+1, r.applier, r.validator()),

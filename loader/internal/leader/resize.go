@@ -15,9 +15,12 @@ func (h *commandHandler) resize(ctx context.Context, r state.ResizeRequest, q Co
 		return h.refuse(ctx, q, "%v", err)
 	}
 	r.Job = r.JobName()
+	if !h.rendezvousRestored { // only now has the applier all records of former leaders
+		h.rendezvousRestored = true
+		h.rendezvous.Restore(h.applier.WorldSizes, h.began, time.Now())
+	}
 	if r.Withdraw {
-		h.rendezvous.Withdraw(r)
-		return h.queue.reply(ctx, q, Result{Resize: &state.ResizeResult{}})
+		return h.queue.reply(ctx, q, Result{Resize: &state.ResizeResult{Agreed: h.rendezvous.Withdraw(r)}})
 	}
 	_, known := h.applier.WorldSizes[r.Job]
 	switch planned := h.setup.View.PlannedSteps(); {
@@ -37,6 +40,9 @@ func (h *commandHandler) resize(ctx context.Context, r state.ResizeRequest, q Co
 		return h.queue.reply(ctx, q, Result{Resize: &result, err: err})
 	}
 	h.rendezvous.Agree(r.Job, now)
+	if h.applier.WorldSizes[r.Job] == r.WorldSize() {
+		return h.queue.reply(ctx, q, Result{Resize: &result})
+	}
 	return h.recordResize(ctx, r, q)
 }
 

@@ -4,14 +4,12 @@
 package rendezvous
 
 import (
-	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
 	"loaderd/loader/fault"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -29,69 +27,69 @@ const (
 	maxListedRanks = 8
 	// maxRequests is the maximum number of requests of all jobs.
 	maxRequests = 65_536
+	// expiryInterval is the interval at which outdated requests of all jobs are removed. Those of a job are also removed
+	// before they affect a result.
+	expiryInterval = time.Second
 )
 
 // Rendezvous has the requests of all jobs. The zero value has none.
-type Rendezvous struct{ jobs map[string]*gathering }
-
-// gathering has the equal requests of a job's processes. After the agreement, they are those that have agreed.
-type gathering struct {
-	target    target
-	requests  map[process]request
-	agreedAt  time.Time // zero before the agreement
-	refused   string    // the error of the last contradicting request
-	refusedAt time.Time
+type Rendezvous struct {
+	jobs      map[string]*gathering
+	expiredAt time.Time
 }
 
-// target is what the processes of a job have to agree on.
-type target struct {
-	step  uint64
-	ranks int
-	skips string
-}
-
-// process is a process in the new world size.
-type process struct{ rank, peer int }
-
-// request is the last request of a process.
-type request struct {
-	session string
-	at      time.Time
+// Restore adds the world sizes of a plan as agreements of the moment at which a leader has begun. Ranks that have not
+// received the answer of the former leader repeat their requests, and ranks open their streams again.
+func (r *Rendezvous) Restore(sizes planrecord.WorldSizes, began, now time.Time) {
+	if now.Sub(began) >= agreementTimeout {
+		return
+	}
+	for job, size := range sizes {
+		g := newGathering(target{step: size.Step, ranks: size.Ranks})
+		g.restored, g.agreedAt = true, began
+		r.put(job, g)
+	}
 }
 
 // Join adds a request, which its process repeats until Agreed. The caller then records the world size and calls Agree,
 // unless recorded is true. Join returns a *fault.Error if a process of the job requests something else.
 func (r *Rendezvous) Join(q state.ResizeRequest, now time.Time) (result state.ResizeResult, recorded bool, err error) {
-	r.expire(now)
-	g, want, p := r.jobs[q.Job], target{q.Step, q.World, q.Skips}, process{q.Rank, q.Peer}
+	g, want, p := r.current(q.Job, now), target{q.Step, q.World, q.Skips}, process{q.Rank, q.Peer}
 	if g != nil && !g.agreedAt.IsZero() {
-		if before, known := g.requests[p]; g.target == want && (!known || before.session == q.Session) {
-			g.requests[p] = request{q.Session, now} // a repeated request, or that of another process of the rank
+		if g.isRepeated(q, want, p) {
+			if r.count() < maxRequests {
+				g.add(p, request{q.Session, q.Request, now})
+			}
 			return state.ResizeResult{Agreed: true}, true, nil
 		}
 		g = nil
 	}
 	if g != nil {
-		g.remove(q.Session)
-		if err := g.check(q, want, p, now); err != nil {
+		if before, ok := g.sessions[q.Session]; ok && (before != p || g.target != want) {
+			g.remove(before)
+		}
+		if g.contradicts(q, want) {
+			g.expire(now)
+		}
+		if g.contradicts(q, want) {
+			err := conflict(q, g.describe(q, want))
+			g.refused, g.refusedAt = err.Message, now
 			return state.ResizeResult{}, false, err
 		}
 	}
-	if g == nil || len(g.requests) == 0 {
-		if g == nil || g.target != want {
-			g = &gathering{target: want, requests: map[process]request{}}
-		}
-		if r.jobs == nil {
-			r.jobs = map[string]*gathering{}
-		}
-		r.jobs[q.Job] = g
+	if g == nil || g.target != want {
+		g = newGathering(want)
 	}
-	if r.count() >= maxRequests {
+	if _, repeated := g.requests[p]; !repeated && r.count() >= maxRequests {
 		return state.ResizeResult{}, false, &fault.Error{Reason: fault.Limited,
 			Message: fmt.Sprintf("%d ranks already wait for another world size", maxRequests), Advice: "try again later"}
 	}
-	g.requests[p] = request{q.Session, now}
-	result.Missing, result.MissingCount = g.missing()
+	r.put(q.Job, g)
+	g.add(p, request{q.Session, q.Request, now})
+	if len(g.ranks) == want.ranks {
+		g.expire(now)
+	}
+	result.Missing, result.MissingCount = g.missing(), want.ranks-len(g.ranks)
 	result.Agreed = result.MissingCount == 0
 	if now.Sub(g.refusedAt) < requestTimeout {
 		result.Refused = g.refused
@@ -106,33 +104,56 @@ func (r *Rendezvous) Agree(job string, now time.Time) {
 	}
 }
 
-// Withdraw removes the request of a client, unless its job has agreed.
-func (r *Rendezvous) Withdraw(q state.ResizeRequest) {
-	if g := r.jobs[q.Job]; g != nil && g.agreedAt.IsZero() {
-		g.remove(q.Session)
+// Withdraw removes the request of a client. It returns true, without an effect, if its job has agreed meanwhile.
+func (r *Rendezvous) Withdraw(q state.ResizeRequest) (agreed bool) {
+	g := r.jobs[q.Job]
+	if g == nil {
+		return false
 	}
+	if !g.agreedAt.IsZero() {
+		x, known := g.requests[process{q.Rank, q.Peer}]
+		return known && x.session == q.Session && x.id == q.Request && g.target == target{q.Step, q.World, q.Skips}
+	}
+	if p, ok := g.sessions[q.Session]; ok {
+		g.remove(p)
+	}
+	return false
 }
 
 // CheckRestart returns a *fault.Error if the ranks of a job agree on a world size, or have agreed just now.
 func (r *Rendezvous) CheckRestart(q state.ResizeRequest, now time.Time) error {
-	r.expire(now)
-	g := r.jobs[q.Job]
-	if g == nil || g.target.ranks == q.World || !g.agreedAt.IsZero() && now.Sub(g.agreedAt) >= SettleTime {
+	g := r.current(q.Job, now)
+	if g == nil {
+		return nil
+	}
+	settled := !g.agreedAt.IsZero() && now.Sub(g.agreedAt) >= SettleTime
+	if g.expire(now); g.isOutdated(now) || settled || g.target.ranks == q.World {
 		return nil
 	}
 	return conflict(q, fmt.Sprintf("its ranks change the world size to %d from step %d", g.target.ranks, g.target.step))
 }
 
-// expire removes requests that were not repeated, and old agreements.
-func (r *Rendezvous) expire(now time.Time) {
-	for job, g := range r.jobs {
-		if g.agreedAt.IsZero() {
-			maps.DeleteFunc(g.requests, func(_ process, x request) bool { return now.Sub(x.at) >= requestTimeout })
-		}
-		if len(g.requests) == 0 || !g.agreedAt.IsZero() && now.Sub(g.agreedAt) >= agreementTimeout {
-			delete(r.jobs, job)
+// current returns the requests of a job, or its agreement; nil for none.
+func (r *Rendezvous) current(job string, now time.Time) *gathering {
+	if now.Sub(r.expiredAt) >= expiryInterval {
+		r.expiredAt = now
+		for job, g := range r.jobs {
+			if g.expire(now); g.isOutdated(now) {
+				delete(r.jobs, job)
+			}
 		}
 	}
+	if g := r.jobs[job]; g != nil && !g.isOutdated(now) {
+		return g
+	}
+	return nil
+}
+
+func (r *Rendezvous) put(job string, g *gathering) {
+	if r.jobs == nil {
+		r.jobs = map[string]*gathering{}
+	}
+	r.jobs[job] = g
 }
 
 func (r *Rendezvous) count() (n int) {
@@ -140,65 +161,6 @@ func (r *Rendezvous) count() (n int) {
 		n += len(g.requests)
 	}
 	return n
-}
-
-// remove removes the request of a client.
-func (g *gathering) remove(session string) {
-	maps.DeleteFunc(g.requests, func(_ process, x request) bool { return x.session == session })
-}
-
-// check returns the error of a request that contradicts those of other processes, and notes it for them.
-func (g *gathering) check(q state.ResizeRequest, want target, p process, now time.Time) error {
-	if len(g.requests) == 0 {
-		return nil
-	}
-	others := fmt.Sprintf("%s requested %d ranks from step %d", g.ranks(), g.target.ranks, g.target.step)
-	_, taken := g.requests[p]
-	switch {
-	case g.target.step != want.step || g.target.ranks != want.ranks:
-	case g.target.skips != want.skips:
-		others = fmt.Sprintf("it skips the steps %s, and %s skipping the steps %s", excerpt(want.skips), others,
-			excerpt(g.target.skips))
-	case taken:
-		others = fmt.Sprintf("another process requested to be rank %d", q.Rank)
-	default:
-		return nil
-	}
-	err := conflict(q, others)
-	g.refused, g.refusedAt = err.Message, now
-	return err
-}
-
-// ranks names the ranks with a request.
-func (g *gathering) ranks() string {
-	numbers := slices.SortedFunc(maps.Keys(g.requests), func(a, b process) int { return cmp.Compare(a.rank, b.rank) })
-	text, n := "rank", 0
-	for i, p := range numbers {
-		if i > 0 && numbers[i-1].rank == p.rank {
-			continue
-		}
-		if n++; n > maxListedRanks {
-			return text + ", ..."
-		} else if n > 1 {
-			text += ","
-		}
-		text += " " + strconv.Itoa(p.rank)
-	}
-	return text
-}
-
-// missing returns the first ranks without a request, and the number of such ranks.
-func (g *gathering) missing() (first []int, n int) {
-	present := map[int]bool{}
-	for p := range g.requests {
-		present[p.rank] = true
-	}
-	for rank := 0; rank < g.target.ranks && len(first) < maxListedRanks; rank++ {
-		if !present[rank] {
-			first = append(first, rank)
-		}
-	}
-	return first, g.target.ranks - len(present)
 }
 
 func conflict(q state.ResizeRequest, others string) *fault.Error {
@@ -209,13 +171,4 @@ func conflict(q state.ResizeRequest, others string) *fault.Error {
 			"other ranks",
 		Facts: map[string]string{"job": q.JobName(), "rank": strconv.Itoa(q.Rank), "world": strconv.Itoa(q.World),
 			"step": strconv.FormatUint(q.Step, 10)}}
-}
-
-// excerpt returns the beginning of a list of steps.
-func excerpt(skips string) string {
-	const most = 100
-	if len(skips) > most {
-		return skips[:most] + "..."
-	}
-	return cmp.Or(skips, "[]")
 }

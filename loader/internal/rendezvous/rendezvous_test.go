@@ -11,6 +11,7 @@ import (
 
 	"loaderd/loader/fault"
 	"loaderd/loader/internal/rendezvous"
+	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
@@ -124,6 +125,77 @@ func TestRendezvous_ReturnedProcessDoesNotJoinAPastAgreement(t *testing.T) {
 	}
 	if agreed, missing := join(t, &r, from("returned", 1, 2, 7), start.Add(time.Second)); agreed || missing[0] != 0 {
 		t.Errorf("agreed %v, missing %v", agreed, missing)
+	}
+}
+
+// TestRendezvous_LaterCallForTheSameWorldSize lets two ranks agree, replaces one process, and lets them agree again on
+// the same step and world size.
+func TestRendezvous_LaterCallForTheSameWorldSize(t *testing.T) {
+	call := func(id string) state.ResizeRequest {
+		q := from("a", 0, 2, 7)
+		q.Request = id
+		return q
+	}
+	var r rendezvous.Rendezvous
+	join(t, &r, call("first"), start)
+	join(t, &r, from("b", 1, 2, 7), start)
+	if agreed, _ := join(t, &r, call("first"), start); !agreed {
+		t.Error("the repeated request did not get the agreement")
+	}
+	if agreed, missing := join(t, &r, call("second"), start); agreed || !slices.Equal(missing, []int{1}) {
+		t.Errorf("the later call: agreed %v, missing %v", agreed, missing)
+	}
+	if agreed, _ := join(t, &r, from("c", 1, 2, 7), start); !agreed {
+		t.Error("not agreed, although both have called again")
+	}
+}
+
+func TestRendezvous_WithdrawnTooLate(t *testing.T) {
+	var r rendezvous.Rendezvous
+	other := from("a", 0, 2, 7)
+	other.Request = "other"
+	for _, q := range []state.ResizeRequest{from("x", 0, 2, 7), from("a", 1, 2, 7), from("a", 0, 2, 8), other} {
+		join(t, &r, from("a", 0, 2, 7), start)
+		join(t, &r, from("b", 1, 2, 7), start)
+		if r.Withdraw(q) {
+			t.Errorf("%+v is part of the agreement", q)
+		}
+	}
+	if !r.Withdraw(from("a", 0, 2, 7)) {
+		t.Error("the withdrawal does not report the agreement")
+	}
+}
+
+// TestRendezvous_Restored lets a leader begin after an agreement whose answer only one of two ranks has received.
+func TestRendezvous_Restored(t *testing.T) {
+	sizes := planrecord.WorldSizes{"j": {Step: 7, Ranks: 2}}
+	restored := func(after time.Duration) *rendezvous.Rendezvous {
+		var r rendezvous.Rendezvous
+		r.Restore(sizes, start, start.Add(after))
+		return &r
+	}
+	skips := from("b", 1, 2, 7)
+	skips.Skips = "[[7,9]]"
+	now := start.Add(2 * time.Second)
+	r := restored(2 * time.Second)
+	if agreed, _ := join(t, r, skips, now); !agreed {
+		t.Error("the repeated request did not get the agreement")
+	}
+	for name, q := range map[string]state.ResizeRequest{"skips": from("a", 0, 2, 7), "rank": from("a", 1, 2, 7),
+		"step": from("a", 0, 2, 8), "world size": from("a", 0, 4, 7)} {
+		r := restored(2 * time.Second)
+		join(t, r, skips, now)
+		if agreed, _ := join(t, r, q, now); agreed {
+			t.Errorf("another %s: agreed", name)
+		}
+	}
+	if agreed, _ := join(t, restored(time.Minute), skips, start.Add(time.Minute)); agreed {
+		t.Error("agreed long after the leader began")
+	}
+	for after, ok := range map[time.Duration]bool{2 * time.Second: false, rendezvous.SettleTime: true} {
+		if err := restored(after).CheckRestart(from("c", 0, 4, 3), start.Add(after)); (err == nil) != ok {
+			t.Errorf("restart %s after the leader began: %v", after, err)
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -32,6 +33,7 @@ def agree(
         WorldConflictError: If another rank requests something else.
         ClosedClientError: If `stop` is set.
     """
+    body = {**body, "request_id": uuid.uuid4().hex}  # a later call for the same world size begins anew
     began, poll = time.monotonic(), _FIRST_POLL
     logged = began
     while True:
@@ -41,7 +43,8 @@ def agree(
         message = _wait_of(body, found)
         now = time.monotonic()
         if now - began >= timeout:
-            _withdraw(request, body)
+            if _withdraw(request, body):  # the last rank has joined meanwhile
+                return
             raise RankMissingError(
                 f"{message}, {now - began:.0f} s: call resize with this step and world size on each of its ranks",
                 facts={"world": str(body["world"]), "step": str(body["step"]), "rank": _ranks(found)},
@@ -54,11 +57,13 @@ def agree(
         poll = min(2 * poll, _LONGEST_POLL)
 
 
-def _withdraw(request: Callable[..., dict[str, Any]], body: Mapping[str, Any]) -> None:
+def _withdraw(request: Callable[..., dict[str, Any]], body: Mapping[str, Any]) -> bool:
+    """Withdraws the request. Returns True if all ranks have agreed before."""
     try:
-        request(**body, left=True)
+        return request(**body, left=True).get("agreed") is True
     except LoaderdError as error:
         log.debug("cannot withdraw the request for another world size: %s", error)
+        return False
 
 
 def _ranks(found: Mapping[str, Any]) -> str:
