@@ -63,8 +63,12 @@ func (w *worldSizes) recorded(place state.RankID) (size planrecord.WorldSize, di
 // has the recorded one, the job was stopped, and the plan records that of the reader. It returns WORLD_CONFLICT if
 // other readers have the recorded one, or are about to open their streams after they have agreed on it.
 func (w *worldSizes) await(place state.RankID, step uint64) error {
-	if _, differs := w.recorded(place); !differs {
-		return nil
+	q := state.ResizeRequest{RankID: place, Step: step, Restart: true}
+	if _, differs := w.recorded(place); !differs || q.Validate() != nil {
+		return nil // the follower rejects an invalid place
+	}
+	if err := follower.CheckWorldSize(w.plan.Schedule(), step, place.World); err != nil {
+		return err
 	}
 	limit, cancel := context.WithTimeout(context.Background(), w.timeout)
 	defer cancel()
@@ -76,9 +80,11 @@ func (w *worldSizes) await(place state.RankID, step uint64) error {
 	const (
 		streamEnd = 3 * time.Second // of a process that was killed; other daemons report it within a second
 		patience  = rendezvous.SettleTime + streamEnd
-		pause     = 50 * time.Millisecond
+		longest   = 400 * time.Millisecond // between two attempts
 	)
+	pause := 50 * time.Millisecond
 	for began := time.Now(); ; time.Sleep(pause) {
+		pause = min(2*pause, longest)
 		size, differs := w.recorded(place)
 		if !differs {
 			return nil
@@ -90,7 +96,7 @@ func (w *worldSizes) await(place state.RankID, step uint64) error {
 			}
 			continue
 		}
-		q := state.ResizeRequest{RankID: place, Step: min(step, w.plan.PlannedSteps()), Restart: true}
+		q.Step = min(step, w.plan.PlannedSteps())
 		_, err := w.change(context.Background(), q)
 		var conflict *fault.Error
 		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || waited >= patience {

@@ -196,6 +196,22 @@ func TestResize_RestartedDaemon(t *testing.T) {
 	})
 }
 
+// TestResize_RestartWithInvalidWorldSize starts a stopped job again with a world size that does not divide the rows.
+func TestResize_RestartWithInvalidWorldSize(t *testing.T) {
+	w := newFixture(config("concat"))
+	documents(400)(w)
+	run, _ := w.start(t)
+	resize(t, []*loader.Run{run}, 2, 0)
+	for _, place := range []state.RankID{{Rank: 0, World: 3}, {Rank: 2, World: 2}, {Rank: 0, World: 0}} {
+		if _, err := run.Join(place, 0); reason(err) != fault.WorldMismatch && reason(err) != fault.InvalidTicket {
+			t.Errorf("%+v: %v", place, err)
+		}
+	}
+	if got := run.Info().WorldSizes; !maps.Equal(got, sizes(0, 2)) {
+		t.Errorf("world sizes %v", got)
+	}
+}
+
 func TestResize_InvalidRequests(t *testing.T) {
 	w := newFixture(config("concat"))
 	documents(400)(w)
