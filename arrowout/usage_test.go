@@ -115,30 +115,33 @@ func TestUsage_BoundsRecordsOfClient(t *testing.T) {
 		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
-	commit := func(token string) error {
-		s, err := c.DoAction(withToken(token), &flight.Action{Type: "commit", Body: []byte(`{"step":1}`)})
+	resize := &flight.Action{Type: "resize", Body: []byte(`{"step":1,"rank":0,"world":1,"session":"` +
+		strings.Repeat("5e", 16) + `"}`)}
+	commit := &flight.Action{Type: "commit", Body: []byte(`{"step":1}`)}
+	try := func(token string, action *flight.Action) error {
+		s, err := c.DoAction(withToken(token), action)
 		return received(s, &flight.Result{}, err)
 	}
 	const perSecond, burst = 100, 2048
 	began, taken := time.Now(), 0
 	var refused error
 	for ; refused == nil && taken < 1<<20; taken++ {
-		refused = commit(loud)
+		refused = try(loud, []*flight.Action{commit, resize}[taken%2])
 	}
 	if refused == nil || infoOf(t, refused, codes.Unavailable).Reason != "LIMITED" {
-		t.Fatalf("a loop of commits ended with %v, want LIMITED", refused)
+		t.Fatalf("a loop of commits and changes of the world size ended with %v, want LIMITED", refused)
 	}
 	// The limit refills while a slow machine uses up the burst, so the bound grows with the time that the loop took.
 	if most := burst + perSecond*time.Since(began).Seconds() + 1; float64(taken-1) > most {
-		t.Errorf("%d commits were taken, want at most %.0f", taken-1, most)
+		t.Errorf("%d requests were taken, want at most %.0f", taken-1, most)
 	}
-	if err := commit(other); err != nil {
+	if err := try(other, commit); err != nil {
 		t.Errorf("another identity: %v", err)
 	}
 }
 
-// The limit on committing jobs applies per identity, not per run. It counts the existing committing jobs and those of
-// open commits.
+// The limit on committing and resized jobs applies per identity, not per run. It counts the existing jobs and those of
+// open requests.
 func TestUsage_BoundsJobsPerIdentity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
@@ -149,7 +152,8 @@ func TestUsage_BoundsJobsPerIdentity(t *testing.T) {
 	try := func(token, action, job string) error {
 		s, err := c.DoAction(withToken(token),
 			&flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"job":%q}`,
-				map[string]string{"commit": `"step":1,`}[action], job)})
+				map[string]string{"commit": `"step":1,`, "resize": `"step":1,"rank":0,"world":1,"session":"` +
+					strings.Repeat("5e", 16) + `",`}[action], job)})
 		return received(s, &flight.Result{}, err)
 	}
 	for _, x := range []struct {
@@ -161,6 +165,7 @@ func TestUsage_BoundsJobsPerIdentity(t *testing.T) {
 		// the operator has created one for itself
 		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true},
 		{loud, "leave", "loud/4", false}, {loud, "commit", "loud/3", false},
+		{loud, "resize", "loud/1", false}, {loud, "resize", "loud/5", true}, {other, "resize", "other", false},
 	} {
 		switch err := try(x.token, x.action, x.job); {
 		case x.refused && (infoOf(t, err, codes.Unavailable).Reason != "LIMITED" ||

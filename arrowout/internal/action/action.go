@@ -264,13 +264,13 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 }
 
 func (h *Handler) commit(ctx context.Context, q requestBody, send func(any) error) error {
-	who, commits := caller.Identity(ctx), h.run.Info().Commits
-	done, err := h.limits.job(who, q.job, commits)
+	who, info := caller.Identity(ctx), h.run.Info()
+	done, err := h.limits.job(who, q.job, info)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := h.checkSent(ctx, who, q, commits); err != nil {
+	if err := h.checkSent(ctx, who, q, info.Commits); err != nil {
 		return err
 	}
 	committed, err := h.run.RecordCommit(ctx, planrecord.Commit{Job: q.job, Step: q.step, Skipped: q.skipped})

@@ -10,12 +10,13 @@ import (
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/tally"
 	"loaderd/internal/auth"
-	"loaderd/loader/planrecord"
+	"loaderd/loader"
 )
 
 const (
-	// recordsPerSecond is how many commits, leaves, seals, flushes, changes of the mixture and checkpoints an identity
-	// may request, beyond a burst. Each rank of a large job may commit at the same moment.
+	// recordsPerSecond is how many commits, leaves, requests of a rank 0 to resize a job, seals, flushes, changes of the
+	// mixture and checkpoints an identity may request, beyond a burst. Each rank of a large job may commit at the same
+	// moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
 	// maxSearches is how many searches for documents may run at the same time, maxSearchesPerIdentity how many of one
@@ -43,7 +44,7 @@ type limits struct {
 // usage is what the actions of one identity use.
 type usage struct {
 	searches                     int
-	commits                      map[string]int // jobs of open commits, with the number of calls of each
+	commits                      map[string]int // jobs of open commits and resizes, with the number of calls of each
 	recordLimiter, searchLimiter *rate.Limiter
 	scrapeLimiter                *rate.Limiter
 	lastUsed                     time.Time
@@ -84,9 +85,9 @@ func (l *limits) usageOf(who auth.Identity) *usage {
 	return u
 }
 
-// job counts a commit of a job until done is called, for an identity that may commit only for its own jobs.
-// there has the run's committing jobs: a job that is not among them counts as an additional one of the identity.
-func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (done func(), err error) {
+// job counts a commit or a change of the world size of a job until done is called, for an identity that may commit only
+// for its own jobs. A job of which the run has neither counts as an additional one of the identity.
+func (l *limits) job(who auth.Identity, job string, run loader.Info) (done func(), err error) {
 	if who.Role.Includes(auth.Operate) {
 		return func() {}, nil
 	}
@@ -94,7 +95,12 @@ func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (d
 	defer l.mu.Unlock()
 	u := l.usageOf(who)
 	own := map[string]struct{}{}
-	for name := range there {
+	for name := range run.Commits {
+		if who.MayCommitFor(name) {
+			own[name] = struct{}{}
+		}
+	}
+	for name := range run.WorldSizes {
 		if who.MayCommitFor(name) {
 			own[name] = struct{}{}
 		}
@@ -103,9 +109,9 @@ func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (d
 		own[name] = struct{}{}
 	}
 	if _, known := own[job]; !known && len(own) >= l.committingJobsPerIdentity {
-		e := refusal.Limited(fmt.Sprintf("committing jobs of identity %s (flight.max_committing_jobs_per_identity)", who),
-			l.committingJobsPerIdentity)
-		e.Advice = "commit for an existing job, or remove a job first (action leave)"
+		e := refusal.Limited(fmt.Sprintf("committing or resized jobs of identity %s "+
+			"(flight.max_committing_jobs_per_identity)", who), l.committingJobsPerIdentity)
+		e.Advice = "use an existing job, or remove a job first (action leave)"
 		return nil, e
 	}
 	u.commits[job]++

@@ -198,6 +198,8 @@ func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 // costOf returns the cost of an action with this body.
 func (a Action) costOf(q requestBody) cost {
 	switch {
+	case a.Name == "resize" && q.report.rank == 0: // one rank per record: all ranks repeat their requests
+		return costRecord
 	case !a.isQuery(q):
 		return a.cost
 	case a.Name == "mix":

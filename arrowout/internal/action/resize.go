@@ -40,6 +40,13 @@ func (h *Handler) resize(ctx context.Context, q requestBody, send func(any) erro
 	if err := request.CheckRank(place.Rank, place.World); err != nil {
 		return err
 	}
+	if !q.report.Left {
+		done, err := h.limits.job(caller.Identity(ctx), q.job, h.run.Info())
+		if err != nil {
+			return err
+		}
+		defer done()
+	}
 	result, err := h.run.Resize(ctx, state.ResizeRequest{RankID: place, Session: q.report.Session, Request: q.requestID,
 		Step: q.step, Skips: q.skips, Withdraw: q.report.Left})
 	if err != nil {
