@@ -160,6 +160,11 @@ func (o *Validator) checkShape(s *plan.Step) (total int64, err error) {
 			return 0, fmt.Errorf("step %d has %d rows of %d tokens, as no step of the run has at this place",
 				s.Index, len(s.Rows), s.Bucket)
 		}
+		if counts := s.SourceLossTokens != nil; counts != o.Config.Mix.Share.CountsLoss() ||
+			len(s.SourceLossTokens) > len(o.sources) {
+			return 0, fmt.Errorf("step %d counts the tokens with a loss of %d sources, as no step of the run does at this place",
+				s.Index, len(s.SourceLossTokens))
+		}
 	}
 	for i, row := range s.Rows {
 		tokens := int64(0)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planrecord"
 	"loaderd/packonline"
@@ -77,6 +78,8 @@ func TestValidator_AcceptsRecordsOnlyInPlace(t *testing.T) {
 			"as no step of the run has"},
 		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}},
 			"as no step of the run has"},
+		{"tokens with a loss", []any{term, &plan.Step{Bucket: 8, Rows: make([][]packonline.Piece, 2),
+			SourceLossTokens: []int64{0}}}, "counts the tokens with a loss of 1 sources"},
 		{"a note", []any{term, planrecord.Foreign{Position: 2}}, "none of the run's daemons wrote it"},
 		{"a note before a term", []any{planrecord.Foreign{Position: 2}}, "none of the run's daemons wrote it"},
 	} {
@@ -100,6 +103,25 @@ func TestValidator_AcceptsRecordsOnlyInPlace(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A run with shares of tokens with a loss counts them in all steps, of its sources only.
+func TestValidator_TokensWithLoss(t *testing.T) {
+	c := plantest.Config("concat")
+	c.Packing.Buckets, c.Steps.Rows, c.Mix.Share = []int{8}, 2, mixture.ShareLossTokens
+	for sources, want := range map[int]bool{0: false, 1: true, 2: false} {
+		o := plantest.Header(c).Validator()
+		if err := o.CheckEntry(planrecord.Term{Daemon: "d"}); err != nil {
+			t.Fatal(err)
+		}
+		s := rowsOf(0, 5, 3)
+		if sources > 0 {
+			s.SourceLossTokens = make([]int64, sources)
+		}
+		if err := o.CheckStep(s); (err == nil) != want {
+			t.Errorf("%d sources: %v", sources, err)
+		}
 	}
 }
 
