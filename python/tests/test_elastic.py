@@ -242,6 +242,20 @@ def test_Resize_AgainAtTheSameStep(served, pair):
         assert next(a).index == next(c).index == 4
 
 
+def test_Resize_BeforeAndAfterSkippedSteps(served, pair):
+    """A rank that joins begins after the skipped steps, one that stays is before them."""
+    d, _ = served
+    a, b = pair
+    b.close()
+    a.skip(3)
+    skip = a.skips
+    assert (a.next_step, skip) == (7, ((4, 7),))
+    with waiting(a, 0, 2) as outcome, Client(d.flight_url, job=a._job, step=7, skip=skip) as c:
+        c.resize(1, 2)
+        assert outcome() is None
+        assert next(a).index == next(c).index == 7
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_Resize_LastRankJoinsAtTheTimeout(joined):
     """The withdrawal of a request that has been agreed on meanwhile is no error."""

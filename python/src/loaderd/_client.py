@@ -208,7 +208,8 @@ class Client(Iterator[Step]):
 
         The arguments and errors are those of `resize`. Open streams are not affected.
         """
-        body: dict[str, Any] = {"job": self._job, "rank": rank, "world": world_size, "peer": peer, "step": step}
+        body: dict[str, Any] = {"job": self._job, "rank": rank, "world": world_size, "peer": peer}
+        body["step"] = self._skips.takeoff(step)  # the same for ranks before and after skipped steps
         body |= {"session": self._session, "skip": [list(r) for r in self._skips.ranges]}
         agree(lambda **b: self._one("resize", **b), body, timeout, self._stop)
         self.rank, self.world_size, self.peer = rank, world_size, peer

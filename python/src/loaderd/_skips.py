@@ -57,6 +57,13 @@ class Skips:
                 return end
         return step
 
+    def takeoff(self, step: int) -> int:
+        """Returns the first of the skipped steps before or at a step, or the step if none is skipped there."""
+        for begin, end in self.ranges:
+            if begin <= step <= end:
+                return begin
+        return step
+
     def count(self, before: int) -> int:
         """Returns the number of skipped steps before a step."""
         return sum(min(end, before) - begin for begin, end in self.ranges if begin < before)

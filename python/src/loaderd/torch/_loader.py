@@ -451,11 +451,12 @@ class StepLoader(IterableDataset[Batch]):
             client.keep_to_id(state.identify(self._client.info, self._prefetcher.run_id))
             client.keep_skips(state.skips)
             self._prefetcher.stop(left=True)
-            client.agree_world_size(place.rank, place.world_size, place.peer, state.step, timeout)
+            begin = state.skips.takeoff(state.step)
+            client.agree_world_size(place.rank, place.world_size, place.peer, begin, timeout)
         except BaseException:
             state.step, state.tokens = before
             raise
-        restart_agreements(state.step, place.world_size)
+        restart_agreements(begin, place.world_size)
         self._ranks = self._prefetcher.ranks = ranks
         if self._documents is not None:
             self._documents.ranks = ranks
