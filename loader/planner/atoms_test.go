@@ -248,10 +248,14 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 		if s.Index%plan.SourcePositionInterval == 0 {
 			s.SourcePositions = []mixture.SourcePosition{{Taken: m.cursor}}
 		}
-		m.steps = append(m.steps, s)
+		tokens := int64(0)
 		for _, row := range rows[:n] {
-			m.tokens += plan.RowTokens(row)
+			tokens += plan.RowTokens(row)
 		}
+		if m.c.Mix.Share.CountsLoss() { // all documents of the model are of one source and without masks
+			s.SourceLossTokens = []int64{tokens}
+		}
+		m.steps, m.tokens = append(m.steps, s), m.tokens+tokens
 		rows = rows[n:]
 	}
 	m.rows[bucket] = rows
@@ -262,7 +266,6 @@ func TestPlanner_MatchesModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
-		c.Mix.Share = mixture.ShareTokens // losses_test.go has the tokens with a loss of a step
 		if slices.ContainsFunc(append([]runconfig.Phase{{Buckets: c.Packing.Buckets}}, c.Steps.Schedule...),
 			func(p runconfig.Phase) bool { return len(p.Buckets) > 1 }) {
 			c.Steps.Schedule = nil // smaller steps may then be full in several buckets, which are drawn
