@@ -37,10 +37,7 @@ func newForkPlanner(h planrecord.Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.addNewSources(); err != nil {
-		return nil, err
-	}
-	if err := p.RestoreState(h.State); err != nil {
+	if err := p.RestoreState(h.State); err != nil { // it adds the sources, for the schedule that the run inherited
 		return nil, fmt.Errorf("what run %s inherited of run %s: %w", h.Run, h.Parent.Run, err)
 	}
 	return p, nil

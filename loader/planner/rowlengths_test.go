@@ -217,6 +217,46 @@ func TestRowLengths_ForkAfterControl(t *testing.T) {
 	}
 }
 
+// A fork keeps a source whose row lengths the configured phases do not have, if a control has replaced these phases.
+func TestRowLengths_ForkWithSourceOfReplacedPhases(t *testing.T) {
+	c := bucketPhases([]int{8, 16}, 2, runconfig.Phase{FromStep: 100, Buckets: []int{8, 32}, Rows: 2})
+	h := plantest.Header(c)
+	own := plantest.Config("concat").Packing
+	own.Buckets = []int{16}
+	long := mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: runconfig.AttentionDocument}
+	begin := plan.SourceBegin{Name: "long", Start: 1}
+	a, err := planner.NewApplier(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Record(planrecord.Schedule{Phases: []runconfig.Phase{{FromStep: 100, Rows: 4}}})
+	a.Record(planrecord.Mix{Change: mixture.Change{Weights: map[string]float64{"docs": 1, "long": 1},
+		Add: map[string]mixture.Source{"long": long}}, SourceBegins: []plan.SourceBegin{begin}})
+	if err := a.ApplyPending(func(planner.Ready) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	for _, seed := range []uint64{c.Seed, c.Seed + 1} {
+		restored, err := planner.NewApplier(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := restored.Planner.RestoreState(a.Planner.AppendState(nil)); err != nil {
+			t.Fatal(err)
+		}
+		restored.Planner.PrepareFork(0)
+		c.Seed = seed
+		forked, err := restored.Planner.Fork(c, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		child := planrecord.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
+		child.Sources, child.Parent, child.State = forked.ForkState(h, 0)
+		if _, err := planner.NewApplier(child); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // A header with a valid checksum whose configuration has no schedule is an error, for the decoder and the planner.
 func TestHeader_RejectsInvalidSchedule(t *testing.T) {
 	for want, change := range map[string]func(*runconfig.Steps){
