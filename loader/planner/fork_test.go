@@ -54,6 +54,10 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
 	}
 	lowWatermark := p.LowWatermark()
 	forked, err := p.Fork(c, more)
+	if err != nil && (strings.Contains(err.Error(), "packing.buckets") ||
+		strings.Contains(err.Error(), "steps.schedule")) {
+		t.Skip(err) // the packing of the fork does not fit to the row lengths of controls, or of a source of a control
+	}
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -176,6 +176,11 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 		name := fmt.Sprint("added", *added)
 		change := mixture.Change{Weights: map[string]float64{name: 1},
 			Add: map[string]mixture.Source{name: {Weight: 1, Epochs: 1}}}
+		if rapid.Bool().Draw(t, "with its own packing") {
+			own := plantest.Config(rapid.SampledFrom(packonline.Methods()).Draw(t, "own method")).Packing
+			own.Buckets = b.header.Config.Packing.Buckets[:1]
+			change.Add[name] = mixture.Source{Weight: 1, Epochs: 1, Packing: &own, Attention: runconfig.AttentionRow}
+		}
 		for _, x := range status {
 			if !x.Removed {
 				change.Weights[x.Name] = 2
@@ -185,9 +190,37 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 			change.Remove = []string{x.Name}
 			delete(change.Weights, x.Name)
 		}
+		schedule := b.applier.Planner.Schedule()
+		if b.header.Config.CheckChange(b.applier.Planner.Mixture(), &schedule, change) != nil {
+			return nil // a phase does not have the row lengths of the source
+		}
 		return planrecord.Mix{Change: change, SourceBegins: []plan.SourceBegin{{Name: name, Start: 1}}}
+	case what == 4:
+		return b.drawSchedule(t)
 	}
 	return nil
+}
+
+// drawSchedule draws a change of the schedule of steps, or returns nil if the drawn one is impossible now.
+func (b *sourcesRun) drawSchedule(t *rapid.T) planrecord.Control {
+	now := b.applier.Planner.Schedule()
+	phases := []runconfig.Phase{{Rows: rapid.IntRange(1, 6).Draw(t, "rows")}}
+	counts := len(b.header.Config.Steps.Schedule) > 0 // else a fork does not count the steps of its parent
+	if counts && rapid.Bool().Draw(t, "another phase") {
+		phases = append(phases, runconfig.Phase{Rows: rapid.IntRange(1, 6).Draw(t, "rows of the other phase"),
+			FromStep: int64(now.Steps) + int64(rapid.IntRange(1, 5).Draw(t, "from"))})
+	}
+	for i := range phases {
+		if rapid.Bool().Draw(t, "other row lengths") {
+			all := slices.Concat(b.header.Config.Packing.Buckets[:1], []int{rapid.IntRange(1, 12).Draw(t, "row length") * 4})
+			slices.Sort(all)
+			phases[i].Buckets = slices.Compact(all[rapid.IntRange(0, 1).Draw(t, "first"):])
+		}
+	}
+	if _, err := b.applier.Planner.ChangedSchedule(phases); err != nil {
+		return nil
+	}
+	return planrecord.Schedule{Phases: phases}
 }
 
 // finish ends the run: no source has documents after those that were taken. It passes each control to record, and
