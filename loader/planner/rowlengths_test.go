@@ -170,6 +170,13 @@ func TestRowLengths_SourceWithOwnPacking(t *testing.T) {
 	if n := len(steps); n < 4 || steps[n-1].Bucket != 8 {
 		t.Errorf("%v", steps)
 	}
+	schedule := runconfig.NewSchedule(c)
+	similar := plantest.Config("splice").Packing
+	similar.Buckets = []int{8}
+	if err := schedule.CheckSource(c, "similar", mixture.Source{Packing: &similar}); err == nil ||
+		!strings.HasPrefix(err.Error(), "phase 1 of steps.schedule, from step 2: buckets: [8 32]: want none with splice") {
+		t.Errorf("a source with splice: %v", err)
+	}
 	own.Buckets = []int{16}
 	if bad := c.Validate(); len(bad) != 1 || !strings.Contains(bad[0].Error(),
 		"steps.schedule[0].buckets: [8 32]: want row lengths with the [16] of source docs") {

@@ -188,7 +188,10 @@ func (s *Schedule) CheckSource(c Config, name string, source mixture.Source) err
 		return nil
 	}
 	for i := s.current; i < len(s.Phases); i++ {
-		lengths := c.buckets(s.Phases[i].Phase)
+		lengths := s.Phases[i].Buckets
+		if len(lengths) == 0 { // those of the configuration, which the source has
+			continue
+		}
 		if want := wantBuckets(lengths, name, *source.Packing); want != "" {
 			return fmt.Errorf("%s: %w", s.PhaseName(i), FieldError{Field: "buckets", Value: lengths, Want: want})
 		}
