@@ -224,6 +224,33 @@ func TestRowLengths_ForkAfterControl(t *testing.T) {
 	}
 }
 
+// The largest schedule is restored: the maximum numbers of phases and of row lengths, with large numbers.
+func TestRowLengths_RestoresLargestSchedule(t *testing.T) {
+	var lengths, table []int
+	for i := range 64 {
+		lengths, table = append(lengths, 1<<16+4*i), append(table, 1<<19)
+	}
+	c := bucketPhases(lengths, 1<<19)
+	for i := range 1023 {
+		c.Steps.Schedule = append(c.Steps.Schedule, runconfig.Phase{FromStep: 1<<50 + int64(i), Buckets: lengths,
+			Table: table})
+	}
+	if bad := c.Validate(); len(bad) > 0 {
+		t.Fatal(bad[0])
+	}
+	p, err := planner.New(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := planner.New(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := again.RestoreState(p.AppendState(nil)); err != nil {
+		t.Error(err)
+	}
+}
+
 // A fork keeps a source whose row lengths the configured phases do not have, if a control has replaced these phases.
 func TestRowLengths_ForkWithSourceOfReplacedPhases(t *testing.T) {
 	c := bucketPhases([]int{8, 16}, 2, runconfig.Phase{FromStep: 100, Buckets: []int{8, 32}, Rows: 2})

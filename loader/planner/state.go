@@ -82,8 +82,8 @@ func (p *Planner) AppendState(b []byte) []byte {
 	return p.Filters.appendState(p.losses.appendState(b, p.bufferedNames))
 }
 
-// maxScheduleBytes bounds the encoded size of a schedule in bytes.
-const maxScheduleBytes = 1 << 20
+// maxScheduleBytes bounds the encoded size of a schedule in bytes. 1024 phases of 64 row lengths each have less.
+const maxScheduleBytes = 1 << 22
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
 // AppendState.
