@@ -169,40 +169,26 @@ func (r *reference) lowWatermark(step int) uint64 {
 	return r.first
 }
 
+// records returns the records of the plan.
+func (m *machine) records() [][]byte {
+	m.fixture.plan.mu.Lock()
+	defer m.fixture.plan.mu.Unlock()
+	return slices.Clone(m.fixture.plan.records)
+}
+
 // follow makes the run's steps with the reference, and compares them.
 func (m *machine) follow(rt *rapid.T) {
 	planned := int(m.run.Info().Planned)
-	m.fixture.plan.mu.Lock()
-	records := slices.Clone(m.fixture.plan.records)
-	m.fixture.plan.mu.Unlock()
+	records := m.records()
 	if len(records) == 0 {
 		return
 	}
 	if m.ref == nil {
-		e, err := planrecord.Decode(records[0])
-		if err != nil {
-			rt.Fatal(err)
-		}
-		m.begins(rt, e.(planrecord.Header), records[1:])
+		m.begins(rt, records)
 	}
 	r := m.ref
 	for _, b := range records[r.read:] {
-		e, err := planrecord.Decode(b)
-		if err != nil {
-			rt.Fatal(err)
-		}
-		if c, ok := e.(planrecord.Control); ok {
-			before := len(r.applier.Pending)
-			r.applier.Record(c)
-			if len(r.applier.Pending) > before {
-				r.waits = append(slices.Clip(r.waits), len(r.known))
-			}
-			r.known = append(r.known, c)
-			slices.SortStableFunc(r.waits, func(a, b int) int {
-				return cmp.Compare(r.known[a].EffectiveAfter(), r.known[b].EffectiveAfter())
-			})
-		}
-		r.read++
+		r.record(rt, b)
 	}
 	compared := len(r.steps)
 	for len(r.steps) < planned {
@@ -222,15 +208,61 @@ func (m *machine) follow(rt *rapid.T) {
 	}
 }
 
-// begins creates the reference of a run at its beginning.
-func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
-	for _, b := range behind {
+// record receives a record of the plan.
+func (r *reference) record(rt *rapid.T, b []byte) {
+	e, err := planrecord.Decode(b)
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if c, ok := e.(planrecord.Control); ok {
+		before := len(r.applier.Pending)
+		r.applier.Record(c)
+		if len(r.applier.Pending) > before {
+			r.waits = append(slices.Clip(r.waits), len(r.known))
+		}
+		r.known = append(r.known, c)
+		slices.SortStableFunc(r.waits, func(a, b int) int {
+			return cmp.Compare(r.known[a].EffectiveAfter(), r.known[b].EffectiveAfter())
+		})
+	}
+	r.read++
+}
+
+// share replaces the reference by one with the steps and controls before a step, which a fork at that step shares. A
+// later control may take effect before documents of the fork: those up to a flush that is recorded before the step.
+func (m *machine) share(rt *rapid.T, step int) {
+	records := m.records()
+	m.begins(rt, records)
+	for _, b := range records {
 		e, err := planrecord.Decode(b)
 		if err != nil {
 			rt.Fatal(err)
 		}
-		if x, ok := e.(planrecord.ForkState); ok {
-			h.State = append(h.State, x.State...)
+		if p, ok := e.(planrecord.StepPart); ok && p.Index >= uint64(step) {
+			break
+		}
+		m.ref.record(rt, b)
+	}
+	for len(m.ref.steps) < step {
+		if !m.advance(rt, m.ref) {
+			rt.Fatalf("there are %d steps before the fork at step %d", len(m.ref.steps), step)
+		}
+	}
+}
+
+// begins creates the reference of a run with the given records at its beginning.
+func (m *machine) begins(rt *rapid.T, records [][]byte) {
+	var h planrecord.Header
+	for _, b := range records {
+		e, err := planrecord.Decode(b)
+		if err != nil {
+			rt.Fatal(err)
+		}
+		switch e := e.(type) {
+		case planrecord.Header:
+			h = e
+		case planrecord.ForkState:
+			h.State = append(h.State, e.State...)
 		}
 	}
 	a, err := planner.NewApplier(h)

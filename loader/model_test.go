@@ -625,6 +625,7 @@ func (m *machine) fork(rt *rapid.T) {
 	if err != nil {
 		rt.Fatal(err)
 	}
+	m.share(rt, step)
 	for uint64(len(m.ref.arrivals)) < a.Planner.Clock() && m.advance(rt, m.ref) {
 	}
 	settled := func() bool { // drops of a flush or the end hold for the fork
