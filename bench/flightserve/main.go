@@ -113,13 +113,14 @@ const pieceTokens = 512
 func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 	p := &prebuilt{end: fault.Reason(end), bucket: bucket, contents: map[uint64]document.Content{}}
 	source := plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: "docs"}}
+	c := runconfig.Config{
+		Attention: runconfig.AttentionDocument,
+		Tokenizer: runconfig.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
+		Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
+		Steps:     runconfig.Steps{Rows: rows, Last: runconfig.LastDrop},
+	}
 	p.info = loader.Info{Run: "bench", Fingerprint: "bench", Planned: steps, Sources: []plan.SourceInfo{source},
-		Config: runconfig.Config{
-			Attention: runconfig.AttentionDocument,
-			Tokenizer: runconfig.Tokenizer{Name: "none", VocabSize: 50257, End: 50256, Pad: 50256},
-			Packing:   packonline.Config{Method: "bucket", Buckets: []int{bucket}, Atom: 1},
-			Steps:     runconfig.Steps{Rows: rows, Last: runconfig.LastDrop},
-		}}
+		Config: c, Schedule: runconfig.NewSchedule(c)}
 	for i := range rows {
 		var row []packonline.Piece
 		for from := 0; from < bucket; from += pieceTokens {
