@@ -31,7 +31,7 @@ from loaderd.chats import ChatRows  # noqa: E402
 from loaderd.chats._token_batches import TokenizedRows  # noqa: E402
 from loaderd.producer._message import Encoder  # noqa: E402
 
-TEMPLATES = (("llama3", "llama3_training"), ("qwen3", "qwen2_5_training"))
+TEMPLATES = (("Llama 3", "llama3", "llama3_training"), ("Qwen 2.5", "qwen3", "qwen2_5_training"))
 WORDS = "the of to in model data training loss token user answer question explain how compute result list value".split()
 ROUNDS = 3
 
@@ -66,7 +66,7 @@ def speeds(tokenizer: Any, chats: list[Any], path: str) -> dict[str, float]:
         "texts": lambda: [as_texts.encode(row, k) for k, row in enumerate(rows)],
         "tokens": lambda: [as_tokens.encode(row, k) for k, row in enumerate(TokenizedRows(rows, ids))],
         "transformers": lambda: [reference(tokenizer, some) for some in chats],
-        "template": rendered,
+        "rendering": rendered,
         "limit": limit,
     }
     rounds = [[per_second(work, len(chats)) for work in works.values()] for _ in range(ROUNDS)]
@@ -79,8 +79,8 @@ def main() -> None:
         path = Path(folder, "chats.jsonl")
         path.write_text("".join(json.dumps({"messages": some}) + "\n" for some in chats), encoding="utf-8")
         results = [
-            {"template": template, **speeds(with_template(name, template), chats, str(path))}
-            for name, template in TEMPLATES
+            {"model": model, **speeds(with_template(tokenizer, template), chats, str(path))}
+            for model, tokenizer, template in TEMPLATES
         ]
     print(json.dumps(results))
 

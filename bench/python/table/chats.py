@@ -13,9 +13,9 @@ def chats(bench: Bench) -> Iterator[Measure]:
     command = [python(), bench.script("chats/speed.py"), 20 if bench.moment else 2000]
     for found in bench.ask(command, cores=1):
         for form, limit, whose in (
-            ("texts", "template", "jinja2 alone"),
+            ("texts", "rendering", "jinja2 alone"),
             ("tokens", "limit", "jinja2 and tokenizer alone"),
         ):
-            name = f"chats as {form}, {found['template']}"
+            name = f"chats as {form}, {found['model']}"
             yield Measure(name, found[form], "chats/s", found["transformers"], "apply_chat_template")
             yield Measure(f"{name}, of the limit", found[form], "chats/s", found[limit], whose)

@@ -35,7 +35,7 @@ def page(run: Run) -> str:
 INTRODUCTION = """# Benchmarks
 
 This is the last run of `make bench`, which writes this page. It measures the speed and size goals of loaderd, in about
-five minutes on two quiet cores. Each line has its baseline from the same run. *Ratio* is the value divided by the
+ten minutes on two quiet cores. Each line has its baseline from the same run. *Ratio* is the value divided by the
 baseline. Compare ratios, because absolute figures depend on the machine.
 
     make bench BENCH=bin/mine                                            # measure again
