@@ -101,7 +101,7 @@ def test_a_tokenizer_of_another_library() -> None:
 
 
 def test_settings_as_flags() -> None:
-    given = {"a.b": True, "c": {"d": [1, 2], "e": {"f": "x"}}, "g": 0.5, "h": Path("/p")}
+    given = {"a.b": True, "c": {"d": [1, 2], "e": {"f": "x"}}, "g": 0.5, "h": Path("/p"), "i": [{"j": True, "k": [3]}]}
     assert list(flags(given)) == [
         "--set",
         "a.b=true",
@@ -113,6 +113,8 @@ def test_settings_as_flags() -> None:
         "g=0.5",
         "--set",
         "h=/p",
+        "--set",
+        'i=[{"j": true, "k": [3]}]',
     ]
     with pytest.raises(ValueError, match=r"setting a\.b is None"):
         list(flags({"a": {"b": None}}))

@@ -436,7 +436,8 @@ def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
         if value is None:
             raise ValueError(f"setting {prefix}{key} is None: want a value, or omit the setting")
         items = [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else list(value)
-        yield from ("--set", f"{prefix}{key}={','.join(_text(x) for x in items)}")
+        text = json.dumps(items) if any(isinstance(x, Mapping) for x in items) else ",".join(_text(x) for x in items)
+        yield from ("--set", f"{prefix}{key}={text}")
 
 
 def _text(value: object) -> str:
