@@ -38,7 +38,7 @@ func reader(t *testing.T, run *loader.Run, rank, world int, step, n uint64) *fol
 	return r
 }
 
-// resize requests a world size for the ranks in turn, of which the last one completes the agreement.
+// resize requests a world size for the ranks in turn. The last one completes the agreement.
 func resize(t *testing.T, runs []*loader.Run, world int, step uint64) {
 	t.Helper()
 	for rank := range world {

@@ -60,8 +60,7 @@ func loadModel(t testing.TB, model []byte) *Model {
 	return m
 }
 
-// The ids of a text are the same whatever the encoder has encoded before, and with any size of the parts in which the
-// text is encoded.
+// The ids of a text do not depend on earlier texts of the encoder, or on the size of the parts in which it is encoded.
 func TestSentencePiece_CachesDoNotChangeIDs(t *testing.T) {
 	for seed := range uint64(8) {
 		m := loadModel(t, randomModel(seed))
@@ -78,7 +77,7 @@ func TestSentencePiece_CachesDoNotChangeIDs(t *testing.T) {
 	}
 }
 
-// Every proper prefix of a model is an error that says so.
+// Every proper prefix of a model is rejected as truncated.
 func TestSentencePiece_TruncatedFiles(t *testing.T) {
 	model := randomModel(1)
 	for n := 1; n < len(model); n++ {

@@ -328,11 +328,11 @@ func (w *wait) checkSourceDry() *fault.Error {
 		detail, do = filtered+"; "+detail, filterAdvice
 	}
 	if w.PullStatus != nil {
-		if why, mend, ok := w.PullStatus(facts["source"]); ok {
+		if why, fix, ok := w.PullStatus(facts["source"]); ok {
 			detail = why + "; " + detail
 			switch {
-			case mend != "":
-				do = mend
+			case fix != "":
+				do = fix
 			case reason == fault.SourceDry: // filters would reject what it fetches
 				do = "wait: the daemon fetches them itself"
 			}

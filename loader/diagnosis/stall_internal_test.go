@@ -235,8 +235,8 @@ func TestWait_PendingAppendIsCauseWithinStallTimeout(t *testing.T) {
 // error of these has the first place.
 func TestWait_FiltersBeforeFetching(t *testing.T) {
 	for _, tt := range []struct {
-		filtered   bool
-		mend, want string
+		filtered  bool
+		fix, want string
 	}{
 		{false, "", "wait: the daemon fetches"},
 		{true, "", "loaderd filter"},
@@ -244,13 +244,13 @@ func TestWait_FiltersBeforeFetching(t *testing.T) {
 	} {
 		w := unexplained()
 		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
-		w.PullStatus = func(string) (string, string, bool) { return "fetching", tt.mend, true }
+		w.PullStatus = func(string) (string, string, bool) { return "fetching", tt.fix, true }
 		if tt.filtered {
 			filterAll(w, 60)
 		}
 		e := w.cause()
 		if !strings.Contains(e.Advice, tt.want) || (e.Reason == fault.DocumentsFiltered) != tt.filtered {
-			t.Errorf("filters %v, advice of fetching %q: %v", tt.filtered, tt.mend, e)
+			t.Errorf("filters %v, advice of fetching %q: %v", tt.filtered, tt.fix, e)
 		}
 	}
 }

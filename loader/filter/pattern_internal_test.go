@@ -9,7 +9,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// drawPattern draws a regular expression of a few letters, of which many have literals.
+// drawPattern draws a regular expression of a few letters. Many have literals.
 func drawPattern(t *rapid.T, depth int) string {
 	kinds := []string{"text", "text", "class", "anchor"}
 	if depth > 0 {

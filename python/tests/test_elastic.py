@@ -51,8 +51,10 @@ def world_of(d, job):
 
 
 def test_Resize_RanksAreKilledAndReturn(served, start):
-    """4 ranks; two are killed during a step, and two go on from that step; two return, and 4 go on. Each row of every
-    committed step was used once, and the ranks that stay are not restarted."""
+    """4 ranks: two are killed during a step, and the others continue from that step until they return.
+
+    Each row of every committed step was used once, and the ranks that stay are not restarted.
+    """
     d, steps = served
     committed = {}
 
@@ -96,7 +98,7 @@ def test_Resize_RanksAreKilledAndReturn(served, start):
 
 @pytest.fixture
 def pair(served):
-    """Two clients, rank 0 and 1 of 2 of their own job, each with some steps read and more prefetched."""
+    """Two clients, rank 0 and 1 of 2 of a separate job, each with some steps read and more prefetched."""
     job = f"pair-{next(NUMBER)}"
     with Client(served[0].flight_url, job=job, rank=0, world_size=2) as a:
         with Client(served[0].flight_url, job=job, rank=1, world_size=2) as b:

@@ -139,7 +139,7 @@ def test_no_mesh(mesh):
 
 
 def test_Agreement_RestartsWithTheWorldSize(monkeypatch):
-    """Ranks that stay and ranks that join compare the same skips, whatever was compared before."""
+    """Ranks that stay and ranks that join compare the same skips, independent of earlier comparisons."""
     dist.init_process_group("gloo", rank=0, world_size=1, store=dist.HashStore())
     monkeypatch.setattr(dist, "get_world_size", lambda: 2)
     try:

@@ -86,7 +86,7 @@ func (l *limits) usageOf(who auth.Identity) *usage {
 }
 
 // job counts a commit or a change of the world size of a job until done is called, for an identity that may commit only
-// for its own jobs. A job of which the run has neither counts as an additional one of the identity.
+// for its own jobs. A job without either counts as an additional one of the identity.
 func (l *limits) job(who auth.Identity, job string, run loader.Info) (done func(), err error) {
 	if who.Role.Includes(auth.Operate) {
 		return func() {}, nil

@@ -60,7 +60,7 @@ def noise(bench: Bench) -> Iterator[Measure]:
 
 
 def models(bench: Bench) -> Iterator[Measure]:
-    """Models without merges by rank, on Python's library, beside the library that trained them."""
+    """Models without merges by rank, on Python's library, compared with the library that trained them."""
     limit = 20_000 if bench.moment else 8_000_000
     files = sorted(Path(sysconfig.get_path("stdlib")).rglob("*.py"))
     texts = [

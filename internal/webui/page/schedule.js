@@ -57,7 +57,7 @@ function phaseCell(cell, p) {
   setAttribute(cell, "aria-current", p.current ? "step" : null);
 }
 
-// length formats a number of steps or tokens, of which one is set.
+// length formats a number of steps or a number of tokens. One of the two is set.
 const length = (steps, tokens) => (steps ? plural(steps, "step") : tokens ? `${short(tokens)} tokens` : "");
 
 function rowsCell(cell, p) {

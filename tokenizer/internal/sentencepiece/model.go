@@ -210,7 +210,7 @@ const (
 	rounding = 1.0 / (1 << 7)
 )
 
-// appendUnigram appends the ids of a word if rounding cannot change them, whatever is before the word.
+// appendUnigram appends the ids of a word if rounding cannot change them, independent of the text before the word.
 func (s *Segmenter) appendUnigram(dst []int32, word []byte) []int32 {
 	m := s.model
 	n := float64(len(word))
