@@ -30,7 +30,7 @@ const (
 // impairment is how a link treats data in one direction.
 type impairment struct {
 	discard bool          // data is lost
-	hold    bool          // data waits until Mend
+	hold    bool          // data waits until Restore
 	delay   time.Duration // data is delayed by this duration
 }
 
@@ -92,10 +92,10 @@ func (l *Link) closeConnections() {
 	}
 }
 
-// DropResponses drops all data from the server, until Cut and Mend. Clients' messages arrive, responses do not.
+// DropResponses drops all data from the server, until Cut and Restore. Clients' messages arrive, responses do not.
 func (l *Link) DropResponses() { l.update(func() { l.impairments[fromServer].discard = true }) }
 
-// Hold holds back the data of both sides, until Mend. Connections stay open and new ones are accepted, but no data
+// Hold holds back the data of both sides, until Restore. Connections stay open and new ones are accepted, but no data
 // arrives, as from a frozen server.
 func (l *Link) Hold() {
 	l.update(func() { l.impairments[toServer].hold, l.impairments[fromServer].hold = true, true })
@@ -104,7 +104,7 @@ func (l *Link) Hold() {
 // Restore restores the link and delivers the data that was held back.
 func (l *Link) Restore() { l.update(func() { l.cut, l.impairments = false, [2]impairment{} }) }
 
-// Delay delays the data of each side, until Mend: that of the clients and that of the server.
+// Delay delays the data of each side, until Restore: that of the clients and that of the server.
 func (l *Link) Delay(clients, server time.Duration) {
 	l.update(func() { l.impairments[toServer].delay, l.impairments[fromServer].delay = clients, server })
 }
