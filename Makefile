@@ -240,10 +240,11 @@ audit: sbom ## check licenses and vulnerabilities; AUDIT_STRICT=1 requires the d
 BENCH ?= bin/bench
 ENTRIES ?=
 MOMENT ?=
+RUNS ?= 1
 
 .PHONY: bench
-bench: bench-programs ## measure everything with its baselines, into BENCH.json and BENCH.md; ENTRIES="flight splice" selects entries
-	@$(PYTHON) bench/python/table/run.py --out $(BENCH) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
+bench: bench-programs ## measure everything with its baselines, RUNS times, into BENCH.json and BENCH.md; ENTRIES="flight splice" selects entries
+	@$(PYTHON) bench/python/table/run.py --out $(BENCH) --runs $(RUNS) $(if $(MOMENT),--moment) $(ENTRIES:%=--only %)
 	@$(if $(filter docs/%,$(BENCH)),bin/charts -run $(BENCH).json -folder $(dir $(BENCH))img)
 
 .PHONY: bench-programs

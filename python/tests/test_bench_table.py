@@ -9,7 +9,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "bench" / "python" / "table"))
 import compare
 import render
-from measures import Measure
+from measures import Measure, combine
 
 
 def faster(value: float, baseline: float | None = 100.0, name: str = "speed") -> Measure:
@@ -61,6 +61,7 @@ def run_of(*measures: Measure) -> render.Run:
         "machine": "2 cores",
         "date": "2026-11-24",
         "revision": "abc",
+        "runs": 1,
         "seconds": 12.6,
         "moment": False,
         "left_out": ["flight"],
@@ -80,10 +81,29 @@ def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_page() -> None:
     page = render.page(run_of(faster(1234.5), Measure("gone", better="lower", note="cannot be installed")))
-    assert "2 cores. 2026-11-24, revision abc, 13 s." in page
-    assert "| speed | 1,234 MB/s | 100 peer 1.0 | 12.3 | higher |" in page
-    assert "| gone | - | - | - | lower |" in page
+    assert "2 cores. 2026-11-24, revision abc, runs: 1, 13 s." in page
+    assert "| speed | 1,234 MB/s | 100 peer 1.0 | 12.3 | - | higher |" in page
+    assert "| gone | - | - | - | - | lower |" in page
     assert page.endswith("\n- gone: cannot be installed\n- Not in this run: flight.\n")
+
+
+def test_median_of_several_runs() -> None:
+    missing = Measure("speed", note="failed")
+    runs = [
+        [faster(120), memory(30), Measure("gone", note="first")],
+        [faster(110, baseline=50), memory(20), Measure("gone", note="second")],
+        [faster(90), missing, memory(40)],
+    ]
+    combined = combine(runs)
+    assert [(m.name, m.value, m.spread) for m in combined] == [
+        ("speed", 120, (0.9, 2.2)),
+        ("memory", 30, (0.2, 0.4)),
+        ("gone", None, None),
+    ]
+    assert combined[2].note == "second"
+    assert combine(runs[:1]) == runs[0]
+    assert [Measure.of(json.loads(json.dumps(m.json()))) for m in combined] == combined
+    assert "| speed | 120 MB/s | 100 peer 1.0 | 1.2 | 0.9 to 2.2 | higher |" in render.page(run_of(*combined))
 
 
 def test_a_moment_says_so() -> None:

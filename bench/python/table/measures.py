@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 
@@ -17,6 +18,7 @@ class Measure:
     baseline_name: str = ""
     better: Literal["higher", "lower"] = "higher"
     note: str = ""  # why the value or the baseline is missing, or another remark
+    spread: tuple[float, float] | None = None  # the lowest and the highest ratio of several runs
 
     @property
     def ratio(self) -> float | None:
@@ -34,4 +36,27 @@ class Measure:
     def of(cls, fields: dict[str, Any]) -> Measure:
         """Returns the measure that json wrote; the ratio follows from the other fields."""
         rest = {k: v for k, v in fields.items() if k not in ("measure", "ratio")}
+        if rest.get("spread"):
+            rest["spread"] = tuple(rest["spread"])
         return cls(name=fields["measure"], **rest)
+
+
+def combine(runs: Iterable[Sequence[Measure]]) -> list[Measure]:
+    """Returns for every measure that of the run with the median ratio, and the spread of the ratios.
+
+    A measure without a ratio is that of the last run. Of an even number of ratios the lower median counts.
+    """
+    by_name = dict[str, list[Measure]]()
+    for run in runs:
+        for m in run:
+            by_name.setdefault(m.name, []).append(m)
+    return [median(same) for same in by_name.values()]
+
+
+def median(same: Sequence[Measure]) -> Measure:
+    """Returns the measure with the median ratio, with the spread of all ratios if there are several."""
+    by_ratio = sorted((m.ratio, i) for i, m in enumerate(same) if m.ratio is not None)
+    if len(by_ratio) < 2:
+        return same[by_ratio[0][1] if by_ratio else -1]
+    middle = by_ratio[(len(by_ratio) - 1) // 2][1]
+    return replace(same[middle], spread=(by_ratio[0][0], by_ratio[-1][0]))

@@ -7,9 +7,9 @@ from typing import Any
 
 from measures import Measure
 
-HEAD = ("measure", "value", "baseline", "ratio", "better")
+HEAD = ("measure", "value", "baseline", "ratio", "spread", "better")
 Run = dict[str, Any]
-"""The output of run.py: machine, date, revision, seconds, moment, left_out, measures."""
+"""The output of run.py: machine, date, revision, runs, seconds, moment, left_out, measures."""
 
 
 def text(run: Run) -> str:
@@ -20,7 +20,7 @@ def text(run: Run) -> str:
 
 
 def page(run: Run) -> str:
-    lines = [HEAD, ("---", "---:", "---", "---:", "---"), *(cells(m) for m in lines_of(run))]
+    lines = [HEAD, ("---", "---:", "---", "---:", "---:", "---"), *(cells(m) for m in lines_of(run))]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     said = notes(lines_of(run))
     if run["moment"]:
@@ -34,11 +34,12 @@ def page(run: Run) -> str:
 
 INTRODUCTION = """# Benchmarks
 
-This is the last run of `make bench`, which writes this page. It measures the speed and size goals of loaderd, in about
-ten minutes on two quiet cores. Each line has its baseline from the same run. *Ratio* is the value divided by the
-baseline. Compare ratios, because absolute figures depend on the machine.
+`make bench` writes this page. It measures the speed and size goals of loaderd, in about ten minutes a run on two quiet
+cores. Each line has its baseline from the same run. *Ratio* is the value divided by the baseline. Each line is that of
+the run with the median ratio. *Spread* is from the lowest ratio to the highest. Compare ratios, because absolute
+figures depend on the machine.
 
-    make bench BENCH=bin/mine                                            # measure again
+    make bench BENCH=bin/mine RUNS=3                                     # measure again
     make bench-compare A=docs/results/bench.json B=bin/mine.json         # list the ratios that are worse by a tenth or more
 
 | lines | what is measured | baseline |
@@ -60,9 +61,9 @@ baseline. Compare ratios, because absolute figures depend on the machine.
 The [lab notebook](../../bench/notes/README.md) has further measurements, other machines and rejected alternatives.
 Other results: [papers](papers.md), [other packers](peers.md), [mixtures](mixtures.md), [floods](security.md).
 
-## Last run
+## Figures
 
-{machine}. {date}, revision {revision}, {seconds:.0f} s. The bars are the ratios, inverted where lower is better.
+{machine}. {date}, revision {revision}, runs: {runs}, {seconds:.0f} s. The bars are the ratios, inverted where lower is better.
 
 ![Encoding: each tokenizer against the fastest other library](img/bench-encoding.svg)
 
@@ -78,7 +79,8 @@ def lines_of(run: Run) -> list[Measure]:
 def cells(m: Measure) -> Sequence[str]:
     beside = f"{figure(m.baseline)} {m.baseline_name}" if m.baseline is not None else m.baseline_name or "-"
     value = f"{figure(m.value)} {m.unit}" if m.value is not None else "-"
-    return m.name, value.strip(), beside, figure(m.ratio), m.better
+    spread = f"{figure(m.spread[0])} to {figure(m.spread[1])}" if m.spread else "-"
+    return m.name, value.strip(), beside, figure(m.ratio), spread, m.better
 
 
 def notes(all_of_them: Iterable[Measure]) -> list[str]:

@@ -30,7 +30,7 @@ import loaders
 import loading
 import packing
 from bench import ROOT, Bench, MissingInputError, first_cores
-from measures import Measure
+from measures import Measure, combine
 from render import Run, page, text
 
 Entry = Callable[[Bench], Iterable[Measure]]
@@ -95,6 +95,7 @@ def main() -> int:
         help="shortest run that shows that everything works; the figures are meaningless",
     )
     p.add_argument("--only", action="append", choices=list(ENTRIES), help="an entry; may be repeated")
+    p.add_argument("--runs", type=int, default=1, help="how often everything is measured; the median ratio counts")
     p.add_argument(
         "--out",
         type=Path,
@@ -103,20 +104,24 @@ def main() -> int:
     )
     a = p.parse_args()
     began, failed = time.monotonic(), list[str]()
-    with tempfile.TemporaryDirectory(prefix="loaderd-bench-") as folder:
-        chosen = {k: v for k, v in ENTRIES.items() if not a.only or k in a.only}
-        found = [m.json() for m in measure(chosen, Bench(Path(folder), a.moment), failed)]
-    run: Run = {
-        "moment": a.moment,
-        "left_out": [k for k in ENTRIES if k not in chosen],
-        "machine": machine(),
-        "date": datetime.date.today().isoformat(),
-        "revision": revision(),
-        "seconds": time.monotonic() - began,
-        "measures": found,
-    }
-    a.out.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
-    a.out.with_suffix(".md").write_text(page(run))
+    chosen = {k: v for k, v in ENTRIES.items() if not a.only or k in a.only}
+    runs = list[list[Measure]]()
+    for _ in range(max(1, a.runs)):
+        with tempfile.TemporaryDirectory(prefix="loaderd-bench-") as folder:
+            runs.append(list(measure(chosen, Bench(Path(folder), a.moment), failed)))
+        # After each run, so that an interrupted command leaves the runs before it.
+        run: Run = {
+            "moment": a.moment,
+            "left_out": [k for k in ENTRIES if k not in chosen],
+            "machine": machine(),
+            "date": datetime.date.today().isoformat(),
+            "revision": revision(),
+            "runs": len(runs),
+            "seconds": time.monotonic() - began,
+            "measures": [m.json() for m in combine(runs)],
+        }
+        a.out.with_suffix(".json").write_text(json.dumps(run, indent=1) + "\n")
+        a.out.with_suffix(".md").write_text(page(run))
     print(text(run))
     return 1 if failed else 0
 
