@@ -193,3 +193,21 @@ func TestImport_StoresMetadataOfParts(t *testing.T) {
 		t.Errorf("stream holds %q, want %q", got, want)
 	}
 }
+
+func TestPublish_WarnsIfNoDocumentHasValuesOfMeta(t *testing.T) {
+	s := documentServer(t)
+	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"text":"x","meta":{"lang":"de"}}`}), "a.jsonl")
+	const warning = "warning: no document has a field or column of --meta: "
+	for _, tt := range []struct{ meta, want string }{
+		{"language,year=published", warning + `"language", "published"`},
+		{"lang=meta.lang,year", ""},
+	} {
+		code, sum, stderr := publishes(t, s, "", "--meta", tt.meta, path)
+		if code != command.ExitOK || sum.Documents != 1 {
+			t.Errorf("--meta %s: exit %d, %+v: %s", tt.meta, code, sum, stderr)
+		}
+		if tt.want == "" && strings.Contains(stderr, warning) || !strings.Contains(stderr, tt.want) {
+			t.Errorf("--meta %s: printed %q, want %q", tt.meta, stderr, tt.want)
+		}
+	}
+}

@@ -40,6 +40,8 @@ type Summary struct {
 	Runs     []RunIntake `json:"runs,omitempty"`     // that have read documents meanwhile
 	Error    string      `json:"error,omitempty"`
 
+	HasMeta bool `json:"-"` // some document has a value of Columns.Meta
+
 	NoText error `json:"-"` // of the first file or record that is left out because it has no text
 
 	skippedInputs int  // inputs that were complete before

@@ -225,6 +225,18 @@ func unreadLine(runs []publishing.SealedRun) string {
 	return "not read by " + strings.Join(parts, ", nor by ")
 }
 
+// metaWarning returns a warning that no document had any of the values of --meta, empty if there are none.
+func metaWarning(meta []record.Meta) string {
+	if len(meta) == 0 {
+		return ""
+	}
+	columns := make([]string, len(meta))
+	for i, m := range meta {
+		columns[i] = strconv.Quote(m.Column)
+	}
+	return "no document has a field or column of --meta: " + strings.Join(columns, ", ")
+}
+
 // replacedLine returns the number of bytes that were not UTF-8, empty for none.
 func replacedLine(r corpus.Replacements) string {
 	if r.Documents == 0 {
