@@ -321,13 +321,13 @@ func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: " +
 			"3}, attention: row}\n  math: 3\n" +
 			"mix: {share: loss, on_dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
-			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} or {after: web, weights: ...} (c.yaml:8)`,
+			`mix.schedule: [{"tokens":5,"weights":{"web":1}},{"tokens":80.5}]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} or {after: web, weights: ...} (c.yaml:8)`,
 			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
 			`sources.a.b.weight: 1: want a known setting of a source: did you mean weight? (c.yaml:4)`,
 			`sources.forum.packing.pol: 3: want a known setting of a source: did you mean packing.pool? (c.yaml:6)`,
 			`sources.web.epochs: "never": want a number of 1 or more, or forever (c.yaml:3)`,
 			`sources.web.min_tokns: 3: want a known setting of a source: did you mean min_tokens? (c.yaml:3)`,
-			`sources.code.split.take: [3 10]: want [first, last] of parts 0 to 9 (c.yaml:5)`,
+			`sources.code.split.take: [3,10]: want [first, last] of parts 0 to 9 (c.yaml:5)`,
 			fmt.Sprintf(`sources.code.packing.method: "magic": want one of %v (c.yaml:5)`, packonline.Methods()),
 			`sources.web.weight: -1: want a number from 0 to 1e9 (c.yaml:3)`,
 			`mix.share: "loss": want tokens or loss_tokens (c.yaml:8)`,

@@ -143,6 +143,7 @@ func TestColumns_RefusesInvalid(t *testing.T) {
 		"columns: 5":                   "documents.columns: 5: want names, each with settings below it",
 		"meta: {lang: text}":           `documents.meta.lang: "text": want string, int64 or float64`,
 		"meta: {lang: {type: string}}": `documents.meta.lang.type: "string": want names, each with a text: lang: string`,
+		"meta: [{lang: string}, 5]":    `documents.meta: [{"lang":"string"},5]: want names, each with a text: lang: string`,
 		"meta: {loss: string}":         "want another name: these are taken",
 		"columns: {t: {type: bool}}, meta: {t: string}": "documents.meta.t: \"string\": want another name: " +
 			"documents.columns has it",

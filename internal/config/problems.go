@@ -1,6 +1,7 @@
 package config
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 )
@@ -49,6 +50,10 @@ func formatValue(value any) string {
 		return "empty"
 	case string, TokenID:
 		s = fmt.Sprintf("%q", s)
+	case map[string]any, []any:
+		if text, err := json.Marshal(value); err == nil { // as in YAML
+			s = string(text)
+		}
 	}
 	if len(s) > maxShownBytes {
 		s = strings.ToValidUTF8(s[:maxShownBytes], "") + "..."
