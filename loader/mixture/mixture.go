@@ -136,6 +136,14 @@ func (m *Mixture) setTargets(targets []int64) {
 // documentCount returns the number of documents per epoch. The source must be sealed.
 func (s *source) documentCount() uint64 { return s.last + 1 - s.initialRange.First }
 
+// allTaken returns the number of documents taken in all epochs.
+func (s *source) allTaken() uint64 {
+	if s.epoch == 0 {
+		return s.taken // the source may have no end yet
+	}
+	return s.epoch*s.documentCount() + s.taken
+}
+
 // isExhausted reports whether the source has no further document.
 func (s *source) isExhausted() bool { return s.isEpochDone() && !s.hasNextEpoch() }
 
@@ -510,6 +518,7 @@ type Status struct {
 	Epoch     uint64    `json:"epoch"` // current epoch, from 0
 	Epochs    Epochs    `json:"epochs"`
 	Taken     uint64    `json:"taken"`          // documents of the current epoch
+	TakenAll  uint64    `json:"-"`              // documents of all epochs
 	Last      uint64    `json:"last,omitempty"` // sequence of the last document, if sealed
 	Sealed    bool      `json:"sealed,omitempty"`
 	Paused    bool      `json:"paused,omitempty"`
@@ -527,8 +536,8 @@ func (m *Mixture) Status() []Status {
 		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i),
 			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.totalTokens, LossTokens: s.lossTokens,
 			EpochTokens: s.epochTokens, Unit: m.config.Mix.Share,
-			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Paused: s.paused,
-			Removed: s.removed, Exhausted: s.isExhausted()}
+			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, TakenAll: s.allTaken(), Last: s.last,
+			Sealed: s.sealed, Paused: s.paused, Removed: s.removed, Exhausted: s.isExhausted()}
 	}
 	return out
 }

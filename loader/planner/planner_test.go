@@ -292,13 +292,16 @@ func FuzzPlannerState(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
+		var before []byte // the mixture before the last document
 		for k, n := range plantest.Lengths(1, 61) {
+			before = p.Mixture().AppendState(nil)
 			if _, err := p.Add(plan.Arrival{Sequence: uint64(k + 1), Length: n, ID: uint64(k % 9)}); err != nil {
 				f.Fatal(err)
 			}
 		}
 		state := p.AppendState(nil)
 		f.Add(uint8(i), state)
+		f.Add(uint8(i), bytes.Replace(state, p.Mixture().AppendState(nil), before, 1))
 		behind := slices.Clone(state)
 		behind[1]-- // at document 60, while the packer has processed number 61
 		f.Add(uint8(i), behind)

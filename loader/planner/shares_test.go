@@ -252,7 +252,9 @@ func FuzzSourcesState(f *testing.F) {
 		}
 		for range 20 {
 			if source, sequence, more := p.NextDocument(); more {
-				_, _ = p.Add(mixedDocument(source, sequence)) // a wrong position in a source is an error
+				if _, err := p.Add(mixedDocument(source, sequence)); err != nil {
+					t.Fatal(err)
+				}
 			}
 		}
 		p.Seal()

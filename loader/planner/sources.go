@@ -420,5 +420,26 @@ func (p *Planner) restoreSources(r *codec.Cursor) error {
 		uint64(arrived) > p.cursor.Last()) {
 		r.Fail(fmt.Errorf("%d documents of all sources arrived behind arrival %s", arrived, p.cursor))
 	}
-	return r.Err
+	if r.Err != nil {
+		return r.Err
+	}
+	return b.checkMixture(p.cursor)
+}
+
+// checkMixture rejects a mixture at another position than the arrivals up to the cursor.
+func (b *sourceSet) checkMixture(cursor plan.Position) error {
+	total, status := uint64(0), b.mix.Status()
+	for _, s := range status {
+		total += s.TakenAll
+	}
+	if total != cursor.Last() {
+		return fmt.Errorf("the mixture is at document %d, the cursor at document %s", total, cursor)
+	}
+	for i, s := range status {
+		arrived := uint64(b.states[i].counts.Arrived)
+		if s.TakenAll > arrived || b.names.bits == 0 && s.TakenAll < arrived { // a message may have several documents
+			return fmt.Errorf("the mixture has taken %d documents of source %s, but %d arrived", s.TakenAll, s.Name, arrived)
+		}
+	}
+	return nil
 }
