@@ -3,10 +3,13 @@ package loader_test
 import (
 	"math"
 	"reflect"
+	"strings"
 	"testing"
+	"time"
 
 	"loaderd/loader/assembly"
 	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
@@ -158,6 +161,31 @@ func TestMix_MaskedDocumentsOfLossShares(t *testing.T) {
 	}
 	must(t, stop())
 	w.audited(t, s, int(run.Info().Planned))
+}
+
+// A run that waits for a source whose documents have no token with a loss reports so.
+func TestStall_NamesSourceWithoutLoss(t *testing.T) {
+	bubble(t, "loss shares", func(t *testing.T) {
+		c := config("bfd")
+		c.Sources = sources(map[string]float64{"chats": 1, "web": 1})
+		c.Mix.Share = mixture.ShareLossTokens
+		w, s := mixed(c, "chats", "web")
+		w.options.StallTimeout = 20 * time.Second
+		for range 30 {
+			s["chats"].publish(document.Document{Skip: plan.SkipMasked})
+		}
+		s["web"].lengths(someLengths(4, 300)...)
+		run, stop := w.start(t)
+		o := readAll(t, run, 0)
+		if reason(o.err) != fault.SourceDry || !strings.Contains(o.err.Error(),
+			`no token of the 30 documents of source "chats" has a loss, so its share of the tokens with a loss`) {
+			t.Errorf("%v", o.err)
+		}
+		if v := run.Verdict(); !strings.HasPrefix(v.Sentence, `Waiting for documents of source "chats" with a loss, `) {
+			t.Errorf("%+v", v)
+		}
+		must(t, stop())
+	})
 }
 
 // The measured length of a run with shares of tokens with a loss is exact, also with documents that repeat.

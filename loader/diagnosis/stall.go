@@ -323,6 +323,10 @@ func (w *wait) checkSourceDry() *fault.Error {
 	}
 	do := w.dryAdvice()
 	reason := fault.SourceDry
+	masked := describeMasked(&w.Report.PlanStats, w.nextSource())
+	if masked != "" {
+		sentence, detail, do = sentence+" with a loss", masked+"; "+detail, maskedAdvice(&w.Report.PlanStats, w.nextSource())
+	}
 	if filtered := describeFilters(&w.Report.PlanStats, w.nextSource()); filtered != "" {
 		reason, sentence = fault.DocumentsFiltered, sentence+" that match the filters"
 		detail, do = filtered+"; "+detail, filterAdvice
@@ -333,7 +337,7 @@ func (w *wait) checkSourceDry() *fault.Error {
 			switch {
 			case fix != "":
 				do = fix
-			case reason == fault.SourceDry: // filters would reject what it fetches
+			case reason == fault.SourceDry && masked == "": // else what it fetches is of no use
 				do = "wait: the daemon fetches them itself"
 			}
 		}

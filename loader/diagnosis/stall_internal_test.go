@@ -169,6 +169,23 @@ func TestWait_CauseNeedsEvidence(t *testing.T) {
 			dry(w)
 			filterSource(w)
 		}, fault.DocumentsFiltered, `all of the 60 documents of source "web" (where of source "web": tokens > 8 || tokens`},
+		{"source without a loss", func(w *wait) {
+			dry(w)
+			maskSource(w, "code", mixture.ShareLossTokens, 60)
+		}, fault.SourceDry, `documents of source "web" with a loss, 60 s: no token of the 60 documents of source "web" ` +
+			`has a loss, so its share of the tokens with a loss cannot be filled; document 60 was the last`},
+		{"source without a loss, shares of tokens", func(w *wait) {
+			dry(w)
+			maskSource(w, "code", "", 60)
+		}, fault.SourceDry, `of source "web" has a loss, so its share of the tokens cannot be filled`},
+		{"run without a loss", func(w *wait) {
+			dry(w)
+			maskSource(w, "", "", 60)
+		}, fault.SourceDry, "documents with a loss, 60 s: no token of the 60 documents has a loss, so they fill no step"},
+		{"source with some documents without a loss", func(w *wait) {
+			dry(w)
+			maskSource(w, "code", mixture.ShareLossTokens, 59)
+		}, fault.SourceDry, `documents of source "web", 60 s: document 60`},
 		{"tokenizer behind", func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "10 documents behind"},
@@ -255,6 +272,22 @@ func TestWait_FiltersBeforeFetching(t *testing.T) {
 	}
 }
 
+// If no document has a token with a loss, the advice is to publish others, not to wait for more from object stores.
+func TestWait_AdviceWithoutLoss(t *testing.T) {
+	const marks = `publish documents with a loss (mark what is to be trained on: parts with "loss": true, or loss runs ` +
+		`of token ids), or end `
+	for other, want := range map[string]string{"": marks + "the run with loaderd seal",
+		"code": marks + "this source with loaderd seal web"} {
+		w := unexplained()
+		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
+		w.PullStatus = func(string) (string, string, bool) { return "fetching", "", true }
+		maskSource(w, other, "", 60)
+		if e := w.cause(); e.Advice != want {
+			t.Errorf("advice %q, want %q", e.Advice, want)
+		}
+	}
+}
+
 // filterAll makes a filter reject the last n documents.
 func filterAll(w *wait, n int64) {
 	p := &w.Report.PlanStats
@@ -269,4 +302,17 @@ func filterSource(w *wait) {
 		{Status: mixture.Status{Name: "code"}, Where: "tokens > 7"}}
 	p.Sources[0].Arrived = 60
 	p.Sources[0].Skipped.Add(plan.SkipFiltered, 60)
+}
+
+// maskSource masks all tokens of n of the 60 documents of source web, which is the next one. other is a second source
+// if it is not empty.
+func maskSource(w *wait, other string, unit mixture.ShareUnit, n int64) {
+	p := &w.Report.PlanStats
+	p.Counts.Arrived = 1000
+	p.Sources = []state.SourceStats{{Status: mixture.Status{Name: "web", Unit: unit}}}
+	p.Sources[0].Arrived = 60
+	p.Sources[0].Skipped.Add(plan.SkipMasked, n)
+	if other != "" {
+		p.Sources = append(p.Sources, state.SourceStats{Status: mixture.Status{Name: other, Unit: unit}})
+	}
 }
