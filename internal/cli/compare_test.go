@@ -87,6 +87,9 @@ func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 			writeFile(t, "c.yaml", []byte("packing: {buckets: [64], pool: 7}\n")),
 			"--daemon", natstest.URL(s.Store())},
 			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 7},
+		{"one of the daemon's phases", []string{"--buckets", "32", "-c", writeFile(t, "c.yaml", []byte(phases)),
+			"--daemon", natstest.URL(s.Store())},
+			[3]int{4, 110, 101}, "stream DOCS, sequences 2 to 7", []int{32}, 4096},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -111,6 +114,9 @@ func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 	}
 }
 
+// phases is a configuration that changes the row lengths.
+const phases = "packing: {buckets: [64]}\nsteps: {rows: 4, schedule: [{from_step: 9, rows: 4, buckets: [32]}]}\n"
+
 func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	s := natstest.Start(t)
 	url := natstest.URL(s.Store())
@@ -133,6 +139,8 @@ func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 		"no such file":      {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
 		"a negative number": {[]string{"--daemon", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
 		"a column as well":  {[]string{"--daemon", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
+		"row lengths by phase": {[]string{"--daemon", url, "-c", writeFile(t, "c.yaml", []byte(phases))}, command.ExitUsage,
+			"steps.schedule[0].buckets: [32]: all rows here have the same lengths: pass those of one phase with --length"},
 	} {
 		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {
 			t.Errorf("%s: exit %d, %s; want %s", name, code, said, x.want)
@@ -228,6 +236,22 @@ func (s *site) compareAsServed(t *testing.T) {
 			t.Errorf("%v: rows of %v, pool %d, want %v and %d", x.args, r.Rows, r.Pool, x.rows, x.pool)
 		}
 	}
+}
+
+// Without a configuration, compare rejects a run that changes its row lengths.
+func TestCompare_RejectsPhasesOfServedRun(t *testing.T) {
+	s := newSite(t)
+	stop := s.serve("--set", "steps.schedule=[{from_step: 1000, rows: 4, buckets: [512]}]")
+	s.does("publish", corpusFolder(t, map[string]string{"a.txt": "a document"}))
+	s.does("seal")                         // the plan then has its header
+	t.Setenv("LOADERD_STREAM__DIR", s.dir) // the folder that holds the token
+	var stderr bytes.Buffer
+	code := Run(t.Context(), []string{"compare", "--from-stream", "--daemon", "nats://" + s.nats, "--out", t.TempDir()},
+		nil, &bytes.Buffer{}, &stderr)
+	if code != command.ExitUsage || !strings.Contains(stderr.String(), "steps.schedule[0].buckets: [512]: all rows here") {
+		t.Errorf("exit status %d: %s", code, &stderr)
+	}
+	stop()
 }
 
 // The bound of documents per row is that of the configuration. Shares of tokens with a loss are rejected, because

@@ -41,9 +41,10 @@ are packed.
 With --source, once per source, the command packs a mixture of sources as a run
 does. Each source is a file and counts as sealed. Weights are shares of tokens.
 -c FILE adds the sections sources and mix of a daemon's configuration
-(schedules, splits, bounds on lengths). In the JSON, "sources" shows for each
-source how its share followed its target, its padding, how long its documents
-wait, and what was skipped.
+(schedules, splits, bounds on lengths). All rows have the lengths of the flags:
+a file whose steps.schedule changes them is rejected. In the JSON, "sources"
+shows for each source how its share followed its target, its padding, how long
+its documents wait, and what was skipped.
 
 Method splice packs related documents and needs complete documents, as does any
 method with --documents. The input is then JSON lines with "text", or "ids" of

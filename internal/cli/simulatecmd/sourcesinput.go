@@ -98,6 +98,17 @@ func checkShares(unit mixture.ShareUnit) error {
 		mixture.ShareTokens)
 }
 
+// checkRowLengths returns an error if a phase of the steps changes the row lengths. do is what the user has to do.
+func checkRowLengths(steps runconfig.Steps, do string) error {
+	for i, p := range steps.Schedule {
+		if len(p.Buckets) > 0 {
+			return fmt.Errorf("steps.schedule[%d].buckets: %v: all rows here have the same lengths: %s with --length or "+
+				"--buckets", i, p.Buckets, do)
+		}
+	}
+	return nil
+}
+
 // without marks the methods that use documents' content as skipped, with the reason, for a mixture.
 func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
 	for i := range runs {
@@ -114,6 +125,9 @@ func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*si
 	c := mixture.Config{Sources: map[string]mixture.Source{}, Mix: configured.Mix, Seed: seed}
 	bad := in.name(c.Sources, configured.Sources)
 	if err := checkShares(c.Mix.Share); err != nil {
+		bad = append(bad, err)
+	}
+	if err := checkRowLengths(configured.Steps, "remove the setting, and pass those of one phase"); err != nil {
 		bad = append(bad, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {

@@ -82,7 +82,12 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 		if err != nil || own == nil {
 			return c, err
 		}
-		c.Plan.Packing, c.Plan.Sources, c.Plan.Mix = own.Packing, own.Sources, own.Mix
+		c.Plan.Packing, c.Plan.Sources, c.Plan.Mix, c.Plan.Steps = own.Packing, own.Sources, own.Mix, own.Steps
+	}
+	if !given("buckets") && !given("length") {
+		if err := checkRowLengths(c.Plan.Steps, "pass those of one phase"); err != nil {
+			return c, command.Usage(err)
+		}
 	}
 	packing.like(cmd, &c.Plan.Packing)
 	return c, nil
