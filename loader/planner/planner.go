@@ -198,7 +198,9 @@ func (p *Planner) applySchedule(phases []runconfig.Phase) ([]plan.Step, error) {
 	p.resizeSteps()
 	p.emitFullSteps()
 	p.submitOverdue()
-	return p.finishSteps(p.cursor), nil
+	steps := p.finishSteps(p.cursor)
+	p.forgetShares() // a fork at one of these steps also forgets them
+	return steps, nil
 }
 
 // ChangedSchedule returns the schedule of the steps with other phases in place of those that have not begun.
