@@ -209,12 +209,10 @@ func (p *Planner) ChangedSchedule(phases []runconfig.Phase) (runconfig.Schedule,
 	if err := s.Apply(p.config, phases); err != nil {
 		return s, err
 	}
-	for i := range p.sources.mix.Len() {
-		if err := s.CheckSource(p.config, p.sources.mix.Name(i), p.sources.mix.SourceConfig(i)); err != nil {
-			return s, err
-		}
+	if err := p.sources.checkRowLengths(p.config, &s); err != nil {
+		return s, err
 	}
-	return s, nil
+	return s, p.sources.checkRemoved(p.config, &s, p.bufferedNames)
 }
 
 // submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,

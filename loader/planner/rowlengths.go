@@ -63,7 +63,9 @@ func (p *Planner) repack() {
 	p.fork.inheritedDocuments, p.fork.usedTokens = left, used
 	err := p.initRowLengths(p.schedule.Buckets(p.config))
 	for i := range p.sources.states {
-		if own := p.sources.mix.SourceConfig(i).Packing; own != nil && err == nil {
+		p.sources.states[i].packerIndex = 0
+		if own := p.sources.ownPacking(i, p.rowLengths.lengths); own != nil && err == nil {
+			p.sources.states[i].packerIndex = len(p.packers)
 			err = p.addPacker(*own)
 		}
 	}

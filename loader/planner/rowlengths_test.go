@@ -1,6 +1,7 @@
 package planner_test
 
 import (
+	"bytes"
 	"reflect"
 	"slices"
 	"strings"
@@ -314,6 +315,155 @@ func TestHeader_RejectsInvalidSchedule(t *testing.T) {
 		}
 		if _, err := planner.New(h); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("planned: %v, want %s", err, want)
+		}
+	}
+}
+
+// ownSource returns a source with its own packing, into rows of 16 tokens.
+func ownSource() mixture.Source {
+	packing := plantest.Config("concat").Packing
+	packing.Buckets = []int{16}
+	return mixture.Source{Weight: 1, Epochs: 1, Packing: &packing, Attention: runconfig.AttentionRow}
+}
+
+// apply applies a control, restores the planner, and returns the steps that the control completes.
+func apply(t *testing.T, h planrecord.Header, a *planner.Applier, c planrecord.Control) []plan.Step {
+	t.Helper()
+	a.Record(c.PlaceAfter(a.Planner.Clock()))
+	steps := applyPending(t, a)
+	checkpoint := a.Checkpoint("f", planrecord.Tail{})
+	restored, err := planner.Restore(h, checkpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again := restored.Planner.AppendState(nil); !bytes.Equal(again, checkpoint.Planner) {
+		t.Fatal("a restored planner writes another state")
+	}
+	*a = *restored
+	return steps
+}
+
+// removeOwnSource returns a run whose source with its own packing is removed after nine documents, and its steps.
+func removeOwnSource(t *testing.T, added bool) (h planrecord.Header, a *planner.Applier, steps []plan.Step) {
+	t.Helper()
+	c := bucketPhases([]int{8, 16}, 2)
+	c.Documents.Dedupe = 0
+	h = plantest.Header(c)
+	begin := plan.SourceBegin{Name: "own", Start: 1}
+	if !added {
+		h.Config.Sources = map[string]mixture.Source{plantest.Source: c.Sources[plantest.Source], "own": ownSource()}
+		h.Sources = append(h.Sources, begin)
+	}
+	a, err := planner.NewApplier(h)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if added {
+		apply(t, h, a, planrecord.Mix{Change: mixture.Change{Weights: map[string]float64{plantest.Source: 1, "own": 1},
+			Add: map[string]mixture.Source{"own": ownSource()}}, SourceBegins: []plan.SourceBegin{begin}})
+	}
+	if _, err := a.Planner.ChangedSchedule([]runconfig.Phase{{Rows: 2, Buckets: []int{8, 32}}}); err == nil ||
+		!strings.Contains(err.Error(), "row lengths with the [16] of source own") {
+		t.Fatalf("with the source: %v", err)
+	}
+	steps = addNext(t, a, 9)
+	return h, a, append(steps, apply(t, h, a, planrecord.Mix{Change: mixture.Change{Remove: []string{"own"},
+		Weights: map[string]float64{plantest.Source: 1}}})...)
+}
+
+// emptyOwnSource adds documents until no document of the removed source is buffered, and returns the steps.
+func emptyOwnSource(t *testing.T, h planrecord.Header, a *planner.Applier,
+	phases []runconfig.Phase) (steps []plan.Step) {
+	t.Helper()
+	for range 40 {
+		if _, err := a.Planner.ChangedSchedule(phases); err == nil {
+			return steps
+		}
+		steps = append(steps, apply(t, h, a, planrecord.Flush{})...)
+		steps = append(steps, addNext(t, a, 1)...)
+	}
+	t.Fatal("documents of the removed source are buffered after 40 others")
+	return nil
+}
+
+// A removed source with its own packing no longer determines the row lengths once its documents are in steps.
+func TestRowLengths_AfterRemovalOfSource(t *testing.T) {
+	for name, added := range map[string]bool{"configured": false, "added": true} {
+		t.Run(name, func(t *testing.T) {
+			h, a, steps := removeOwnSource(t, added)
+			change := planrecord.Schedule{Phases: []runconfig.Phase{{Rows: 2, Buckets: []int{8, 32}}}}
+			_, err := a.Planner.ChangedSchedule(change.Phases)
+			if err == nil || !strings.Contains(err.Error(), "the source is removed, and its buffered documents") {
+				t.Fatalf("with documents of the removed source: %v", err)
+			}
+			steps = append(steps, emptyOwnSource(t, h, a, change.Phases)...)
+			steps = append(steps, apply(t, h, a, change)...)
+			for _, buckets := range [][]int{{8, 16}, {4, 8}} {
+				from := len(steps)
+				steps = append(steps, addNext(t, a, 12)...)
+				if from == len(steps) {
+					t.Error("no step")
+				}
+				for _, s := range steps[from:] {
+					if !slices.Contains(change.Phases[0].Buckets, int(s.Bucket)) {
+						t.Errorf("a row of %d tokens", s.Bucket)
+					}
+				}
+				change = planrecord.Schedule{Phases: []runconfig.Phase{{Rows: 2, Buckets: buckets}}}
+				steps = append(steps, apply(t, h, a, change)...)
+			}
+			tokens := int64(0)
+			for _, s := range append(steps, a.Planner.Seal()...) {
+				for _, row := range s.Rows {
+					tokens += plan.RowTokens(row)
+				}
+			}
+			if tokens != a.UsedTokens || tokens == 0 {
+				t.Errorf("%d tokens in steps, %d used", tokens, a.UsedTokens)
+			}
+		})
+	}
+}
+
+// A fork after phases without the row lengths of a removed source keeps the source removed, or is refused.
+func TestRowLengths_ForkAfterRemovalOfSource(t *testing.T) {
+	for _, added := range []bool{false, true} {
+		for _, change := range []func(*runconfig.Config){
+			func(*runconfig.Config) {},
+			func(c *runconfig.Config) { c.Seed++ },
+			func(c *runconfig.Config) { // the source is one of the fork
+				c.Sources = map[string]mixture.Source{plantest.Source: c.Sources[plantest.Source], "own": ownSource()}
+				c.Mix.End = mixture.EndFirst
+			},
+		} {
+			h, a, _ := removeOwnSource(t, added)
+			phases := []runconfig.Phase{{Rows: 2, Buckets: []int{8, 32}}}
+			emptyOwnSource(t, h, a, phases)
+			apply(t, h, a, planrecord.Schedule{Phases: phases})
+			addNext(t, a, 12)
+			a.Planner.PrepareFork(a.Planner.Next())
+			c := h.Config
+			change(&c)
+			forked, err := a.Planner.Fork(c, nil)
+			if c.Mix.End == mixture.EndFirst {
+				if err == nil || !strings.Contains(err.Error(), "row lengths with the [16] of source own") {
+					t.Errorf("added %v: a fork with the source: %v", added, err)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			child := planrecord.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
+			child.Sources, child.Parent, child.State = forked.ForkState(h, a.Planner.Next())
+			b, err := planner.NewApplier(child)
+			if err != nil {
+				t.Fatal(err)
+			}
+			applyPending(t, b)
+			if steps := addNext(t, b, 12); len(steps) == 0 || steps[0].Bucket == 16 {
+				t.Errorf("added %v: steps of the fork are %v", added, steps)
+			}
 		}
 	}
 }

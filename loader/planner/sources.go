@@ -90,16 +90,16 @@ func (b *sourceSet) hasMultipleSources() bool { return b.mix.Len() > 1 }
 // addNewSources adds state for the sources of the mixture that the planner has no state for yet.
 func (p *Planner) addNewSources() error {
 	b := p.sources
+	if err := b.checkRowLengths(p.config, &p.schedule); err != nil {
+		return err
+	}
 	for i := len(b.states); i < b.mix.Len(); i++ {
 		x := sourceState{dedup: newDedupWindow(b.dedupe)}
 		var err error
 		if x.selection, err = p.Filters.selection(b.mix.Name(i), b.mix.SourceConfig(i), nil); err != nil {
 			return err
 		}
-		if err := p.schedule.CheckSource(p.config, b.mix.Name(i), b.mix.SourceConfig(i)); err != nil {
-			return err
-		}
-		if own := b.mix.SourceConfig(i).Packing; own != nil {
+		if own := b.ownPacking(i, p.rowLengths.lengths); own != nil {
 			x.packerIndex = len(p.packers)
 			if err := p.addPacker(*own); err != nil {
 				return fmt.Errorf("source %s: %w", b.mix.Name(i), err)
@@ -113,6 +113,50 @@ func (p *Planner) addNewSources() error {
 	b.stepBalancer.extendTo(b.mix.Len())
 	p.window.SetCost(b.windowCost())
 	return nil
+}
+
+// isRemoved reports whether a source is removed from the run.
+func (b *sourceSet) isRemoved(source int) bool {
+	_, present := b.mix.SourceNumber(b.mix.Name(source))
+	return !present
+}
+
+// checkRowLengths rejects a schedule without the row lengths of a source with its own packing. A removed source needs
+// none once its documents are in steps: see checkRemoved.
+func (b *sourceSet) checkRowLengths(c runconfig.Config, s *runconfig.Schedule) error {
+	for i := range b.mix.Len() {
+		if b.isRemoved(i) {
+			continue
+		}
+		if err := s.CheckSource(c, b.mix.Name(i), b.mix.SourceConfig(i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkRemoved rejects a schedule without the row lengths of a removed source whose documents are buffered.
+func (b *sourceSet) checkRemoved(c runconfig.Config, s *runconfig.Schedule, buffered func() []uint64) error {
+	for i := range b.mix.Len() {
+		err := s.CheckSource(c, b.mix.Name(i), b.mix.SourceConfig(i))
+		ofSource := func(name uint64) bool { return plan.RefSource(b.refOf(name)) == i }
+		if err != nil && slices.ContainsFunc(buffered(), ofSource) {
+			return fmt.Errorf("%w; the source is removed, and its buffered documents still have this packing: repeat the "+
+				"change when they are in steps (loaderd flush packs them now)", err)
+		}
+	}
+	return nil
+}
+
+// ownPacking returns the own packing of a source, or nil if it has none. A removed source whose packing has other row
+// lengths than these has none: its documents are in steps.
+func (b *sourceSet) ownPacking(source int, lengths []int) *packonline.Config {
+	own := b.mix.SourceConfig(source).Packing
+	if own != nil && b.isRemoved(source) &&
+		slices.ContainsFunc(own.Buckets, func(n int) bool { return !slices.Contains(lengths, n) }) {
+		return nil
+	}
+	return own
 }
 
 // windowCost returns the cost by which the shuffle window keeps the shares of several sources, or nil for one source.

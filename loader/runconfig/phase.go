@@ -152,7 +152,7 @@ func (k *phaseCheck) buckets(c Config, p Phase) {
 		}
 		k.add(e.Field, e.Value, e.Want)
 	}
-	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
+	for _, name := range slices.Sorted(maps.Keys(c.Sources)) { // none in Apply: CheckSource checks those of the run
 		if own := c.Sources[name].Packing; own != nil {
 			if want := wantBuckets(p.Buckets, name, *own); want != "" {
 				k.add("buckets", p.Buckets, want)

@@ -201,7 +201,9 @@ func (s *Schedule) CheckSource(c Config, name string, source mixture.Source) err
 
 // Apply replaces the phases that have not begun by others. The first of them begins with the next step if it names no
 // beginning; a ramp in progress then ends. It returns an error for phases that are invalid now, and changes nothing.
+// CheckSource checks the row lengths of each source of the run, which may differ from those of the configuration.
 func (s *Schedule) Apply(c Config, phases []Phase) error {
+	c.Sources = nil
 	if len(phases) == 0 {
 		return errors.New("the change has no phase")
 	}
@@ -292,8 +294,10 @@ func (c Config) RestoreSchedule(b []byte) (s Schedule, err error) {
 	return s, nil
 }
 
-// FitsBuckets reports whether the row lengths of a schedule are possible for the configuration.
+// FitsBuckets reports whether the row lengths of a schedule are possible for the packing of the configuration. It does
+// not check the packing of sources.
 func (c Config) FitsBuckets(s Schedule) bool {
+	c.Sources = nil
 	changed := false // an earlier phase has other row lengths than the configuration
 	for i, p := range s.Phases {
 		var check phaseCheck
