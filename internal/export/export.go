@@ -17,6 +17,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/flightclient"
 	"loaderd/loader"
+	"loaderd/loader/runconfig"
 )
 
 // Format is a file format.
@@ -284,13 +285,19 @@ func (e *exporter) startPart(step uint64, schema *arrow.Schema) (err error) {
 	case MDS:
 		e.out, err = newMDSFile(path+".mds"+unfinishedSuffix, schema)
 	default:
-		square := len(e.info.Config.Packing.Buckets) == 1 && !e.info.Schedule.ChangesBuckets()
-		e.out, err = newNPYFolder(path+unfinishedSuffix, schema, square)
+		e.out, err = newNPYFolder(path+unfinishedSuffix, schema, hasOneRowLength(e.info.Config))
 	}
 	if err != nil {
 		return fmt.Errorf("begin part %s: %w", path, err)
 	}
 	return nil
+}
+
+// hasOneRowLength reports whether the configuration has one row length for all steps. A control may add others. It does
+// not count here, so that the files do not depend on the time of the export.
+func hasOneRowLength(c runconfig.Config) bool {
+	return len(c.Packing.Buckets) == 1 &&
+		!slices.ContainsFunc(c.Steps.Schedule, func(p runconfig.Phase) bool { return len(p.Buckets) > 0 })
 }
 
 // finishPart closes the files of a part, renames them to their final names, and adds them to the manifest.

@@ -20,7 +20,8 @@ const npyHeaderBytes = 128
 
 // npyFolder is a folder of NumPy files, with one or more files per column:
 //
-//	NAME.npy          one number per row, or the concatenated values of all rows: [rows, L] for one bucket, else flat
+//	NAME.npy          one number per row, or the concatenated values of all rows: [rows, L] if the configuration has
+//	                  one row length and all rows of the part have the same, else flat
 //	NAME.offsets.npy  for flat columns: int64 [rows+1], the start of each row
 //	NAME.valid.npy    for documents' values: bool, false for missing values
 //	NAME.texts.json   for texts: the list that the int32 values of NAME.npy refer to, -1 for a missing text
@@ -28,7 +29,7 @@ const npyHeaderBytes = 128
 type npyFolder struct {
 	dir         string
 	columns     []*npyColumn
-	rectangular bool // all rows have the same length
+	rectangular bool // the configuration has one row length; a control may add others
 }
 
 // npyColumn contains the files of a column.

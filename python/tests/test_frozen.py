@@ -43,6 +43,13 @@ def sealed(module_daemon):
 
 
 def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str, Any]:
+    process = export_process(loaderd, d, out, kind, *flags)
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 0, stderr
+    return json.loads(stdout)
+
+
+def export_process(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> subprocess.Popen[str]:
     command = [
         loaderd,
         "run",
@@ -58,9 +65,7 @@ def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str
         "--json",
         *flags,
     ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def public(step: Step) -> dict[str, Any]:
@@ -335,6 +340,39 @@ def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
     assert ids.tolist() == [row for s in steps for row in s.input_ids.tolist()]
     for a, b in zip(steps, Frozen(tmp_path / "npy", **REQUESTED), strict=True):
         same(public(a), public(b))
+
+
+def test_Export_AcrossAChangeOfTheRowLengths(daemon, loaderd, tmp_path):
+    """Exports that begin before a control changes the row lengths have all steps. Their files are those of an export
+    that begins after it: matrices, except for the part with rows of both lengths."""
+    d = daemon(SETUP | {"packing.buckets": 64})
+    send(d, made(300, 100))
+    flags = ("--file-steps", "3", "--steps", "0:60")
+    begun = [export_process(loaderd, d, tmp_path / kind, kind, *flags) for kind in FORMATS]
+    for process in begun:
+        assert process.stderr is not None and process.stderr.readline()  # of the first part
+    with Client(d.flight_url) as client:
+        step = client.schedule([{"rows": 8, "buckets": [32]}], dry_run=True)["step"]
+        changed = step - step % 3 + 4  # within a part
+        client.schedule([{"from_step": changed, "rows": 8, "buckets": [32]}])
+    send(d, made(600, 100))
+    manifests = {}
+    for kind, process in zip(FORMATS, begun, strict=True):
+        out, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+        manifests[kind] = json.loads(out)
+    with Client(d.flight_url, steps=60, **REQUESTED) as client:
+        wanted = list(client)
+    assert [s.bucket for s in wanted] == [64] * changed + [32] * (60 - changed)
+    for kind in FORMATS:
+        for a, b in zip(wanted, Frozen(tmp_path / kind, **REQUESTED), strict=True):
+            same(public(a), public(b))
+        assert export(loaderd, d, tmp_path / f"{kind} again", kind, *flags) == manifests[kind]
+    for first in range(0, 60, 3):
+        ids = np.load(tmp_path / "npy" / f"part-{first:08d}" / "input_ids.npy", mmap_mode="r")
+        assert ids.shape == ((64 * 8 + 32 * 16,) if first == changed - 1 else (24, 64 if first < changed else 32))
+    offsets = np.load(tmp_path / "npy" / f"part-{changed - 1:08d}" / "input_ids.offsets.npy")
+    assert np.diff(offsets).tolist() == [64] * 8 + [32] * 16
 
 
 @everything
