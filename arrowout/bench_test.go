@@ -53,7 +53,7 @@ func newBenchRun(size int) benchRun {
 	return run
 }
 
-func (b benchRun) JoinAs(state.RankID, uint64, state.Client) (*benchReader, error) {
+func (b benchRun) JoinAs(context.Context, state.RankID, uint64, state.Client) (*benchReader, error) {
 	return &benchReader{run: b}, nil
 }
 

@@ -35,11 +35,13 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	defer func() { opened.Close(stream.Context(), err) }()
 	client := state.Client{Session: req.Session, Delivered: req.Taken, Steps: req.Steps, PriorSteps: req.Read,
 		Address: opened.Address}
-	reader, err := s.run.JoinAs(opened.RankID, req.Step, client)
-	if err != nil {
+	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
+	reader, err := s.run.JoinAs(ctx, opened.RankID, req.Step, client)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		return cause
+	} else if err != nil {
 		return err
 	}
-	defer context.AfterFunc(s.stopping, func() { cancel(context.Cause(s.stopping)) })()
 	if err := opened.Start(stream.Context()); err != nil {
 		reader.Close()
 		return err

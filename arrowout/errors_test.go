@@ -48,7 +48,9 @@ func TestErrors_OfRunReachReader(t *testing.T) {
 	dry := &fault.Error{Reason: fault.SourceDry, Message: "every document has been read", Advice: "publish more",
 		Facts: map[string]string{"last": "17"}, Err: errors.New("secret")}
 	for name, place := range map[string]func(*fakeRun, error){
-		"join": func(f *fakeRun, err error) { f.onJoin = func(state.RankID, uint64) error { return err } },
+		"join": func(f *fakeRun, err error) {
+			f.onJoin = func(context.Context, state.RankID, uint64) error { return err }
+		},
 		"next": func(f *fakeRun, err error) { f.onNext = func(context.Context, uint64) error { return err } },
 		"end":  func(f *fakeRun, err error) { f.last = err },
 	} {

@@ -45,7 +45,7 @@ type fakeRun struct {
 	onNext     func(ctx context.Context, step uint64) error // called before a step is returned
 	onAssemble func(step uint64)
 	joined     func(r *fakeReader)
-	onJoin     func(place state.RankID, step uint64) error
+	onJoin     func(ctx context.Context, place state.RankID, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
 	clients  []state.Client
@@ -222,12 +222,13 @@ func (f *fakeRun) Info() loader.Info {
 	return info
 }
 
-func (f *fakeRun) JoinAs(place state.RankID, step uint64, client state.Client) (*fakeReader, error) {
+func (f *fakeRun) JoinAs(ctx context.Context, place state.RankID, step uint64,
+	client state.Client) (*fakeReader, error) {
 	f.mu.Lock()
 	f.clients = append(f.clients, client)
 	f.mu.Unlock()
 	if f.onJoin != nil {
-		if err := f.onJoin(place, step); err != nil {
+		if err := f.onJoin(ctx, place, step); err != nil {
 			return nil, err
 		}
 	}
@@ -472,7 +473,7 @@ func (r *fakeReader) Close() { r.run.readers.Add(-1) }
 // serve starts a server on loopback that stops with the test.
 func serve[R arrowout.Reader](t testing.TB, run interface {
 	arrowout.RunQueries
-	JoinAs(state.RankID, uint64, state.Client) (R, error)
+	JoinAs(context.Context, state.RankID, uint64, state.Client) (R, error)
 }, change ...func(*arrowout.Config)) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()

@@ -135,7 +135,7 @@ func TestFlightInfo_ListsDaemons(t *testing.T) {
 func TestTicket_NamesItsJob(t *testing.T) {
 	f := newFake(3, 4, 16)
 	var joined []state.RankID
-	f.onJoin = func(place state.RankID, _ uint64) error {
+	f.onJoin = func(_ context.Context, place state.RankID, _ uint64) error {
 		joined = append(joined, place)
 		return nil
 	}

@@ -1,6 +1,7 @@
 package arrowout_test
 
 import (
+	"context"
 	"os"
 	"path/filepath"
 	"strings"
@@ -56,7 +57,7 @@ func TestRankHolder_OneStreamPerRank(t *testing.T) {
 	eventually(t, "four read", func() bool { return f.readers.Load() == 4 })
 
 	refuse := &fault.Error{Reason: fault.StepPurged, Message: "long ago"}
-	f.onJoin = func(_ state.RankID, step uint64) error {
+	f.onJoin = func(_ context.Context, _ state.RankID, step uint64) error {
 		if step == 7 {
 			return refuse
 		}

@@ -66,7 +66,7 @@ func TestRoles_TrainUsesOnlyOwnJobs(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.last = io.EOF
 	jobs := map[string]bool{}
-	f.onJoin = func(place state.RankID, _ uint64) error { jobs[place.Job] = true; return nil }
+	f.onJoin = func(_ context.Context, place state.RankID, _ uint64) error { jobs[place.Job] = true; return nil }
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, tc := range []struct {
 		token, action, body string

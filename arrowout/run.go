@@ -25,8 +25,8 @@ type Reader interface {
 // Run is the run that the server serves. Use Serving to convert a *loader.Run.
 type Run interface {
 	RunQueries
-	// JoinAs registers a reader that will request steps from step on.
-	JoinAs(place state.RankID, step uint64, client state.Client) (Reader, error)
+	// JoinAs registers a reader that will request steps from step on. It may wait, until ctx is done.
+	JoinAs(ctx context.Context, place state.RankID, step uint64, client state.Client) (Reader, error)
 }
 
 // RunQueries is a Run without JoinAs.
@@ -39,22 +39,24 @@ type RunQueries interface {
 // AdaptRun converts a run whose JoinAs returns another reader type, such as *loader.Run, to a Run.
 func AdaptRun[R Reader](run interface {
 	RunQueries
-	JoinAs(place state.RankID, step uint64, client state.Client) (R, error)
+	JoinAs(ctx context.Context, place state.RankID, step uint64, client state.Client) (R, error)
 }) Run {
-	return runAdapter{run, func(place state.RankID, step uint64, client state.Client) (Reader, error) {
-		r, err := run.JoinAs(place, step, client)
+	join := func(ctx context.Context, place state.RankID, step uint64, client state.Client) (Reader, error) {
+		r, err := run.JoinAs(ctx, place, step, client)
 		if err != nil {
 			return nil, err // not a Reader that contains a nil R
 		}
 		return r, nil
-	}}
+	}
+	return runAdapter{run, join}
 }
 
 type runAdapter struct {
 	RunQueries
-	join func(state.RankID, uint64, state.Client) (Reader, error)
+	join func(context.Context, state.RankID, uint64, state.Client) (Reader, error)
 }
 
-func (j runAdapter) JoinAs(place state.RankID, step uint64, client state.Client) (Reader, error) {
-	return j.join(place, step, client)
+func (j runAdapter) JoinAs(ctx context.Context, place state.RankID, step uint64,
+	client state.Client) (Reader, error) {
+	return j.join(ctx, place, step, client)
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 
 	"loaderd/arrowout"
+	"loaderd/loader/state"
 )
 
 func started(t *testing.T, f *fakeRun) *arrowout.Server {
@@ -50,6 +51,47 @@ func TestShutdown_EndsOpenStreamsWithReason(t *testing.T) {
 	}
 	if f.readers.Load() != 0 {
 		t.Error("a reader is still open")
+	}
+}
+
+// TestShutdown_EndsJoiningReader ends a stream whose reader waits in the run, when its client cancels it and when the
+// server stops.
+func TestShutdown_EndsJoiningReader(t *testing.T) {
+	f := newFake(1, 4, 16)
+	joining := make(chan bool)
+	f.onJoin = func(ctx context.Context, _ state.RankID, _ uint64) error {
+		joining <- true
+		<-ctx.Done()
+		joining <- false
+		return ctx.Err()
+	}
+	s := started(t, f)
+	c := dial(t, s)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	open := func(ctx context.Context) func() error {
+		stream, err := c.DoGet(ctx, &flight.Ticket{Ticket: []byte(`{}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-joining
+		return func() error {
+			_, err := stream.Recv()
+			return err
+		}
+	}
+	cancelled, stop := context.WithCancel(ctx)
+	open(cancelled)
+	stop()
+	<-joining
+	end := open(ctx)
+	go s.Shutdown(ctx)
+	<-joining
+	if err := end(); infoOf(t, err, codes.Unavailable).Reason != "SHUTTING_DOWN" {
+		t.Errorf("got %v", err)
+	}
+	if err := <-s.ServeErr(); err != nil {
+		t.Error(err)
 	}
 }
 

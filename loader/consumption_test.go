@@ -19,7 +19,7 @@ func TestReader_WindowBoundsUnconsumedSteps(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
 		run, stop := w.start(t)
 		place := state.RankID{Rank: 0, World: 1}
-		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
+		r, err := run.JoinAs(t.Context(), place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		w.docs.lengths(slices.Repeat([]int{16}, 3000)...)
 		run, stop := w.start(t)
 		place := state.RankID{Job: "trainer", Rank: 0, World: 1}
-		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
+		r, err := run.JoinAs(t.Context(), place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
 		}

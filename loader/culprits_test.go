@@ -54,7 +54,7 @@ func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	defer time.Sleep(time.Second) // the first steps are sent meanwhile
 	r := &trainee{run: run, place: state.RankID{Job: job, Rank: rank, World: world}, moved: time.Now(),
 		done: make(chan struct{})}
-	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank),
+	reader, err := run.JoinAs(x.Context(), r.place, 0, state.Client{Session: fmt.Sprint(job, rank),
 		Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
 	if err != nil {
 		x.Fatal(err)

@@ -306,7 +306,7 @@ func (m *machine) place(rt *rapid.T) state.RankID {
 func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
-	r, err := m.run.JoinAs(m.place(rt), from,
+	r, err := m.run.JoinAs(context.Background(), m.place(rt), from,
 		state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Delivered: from})
 	if m.released(err, from) {
 		return

@@ -11,6 +11,7 @@ import (
 	"loaderd/loader/internal/cluster"
 	"loaderd/loader/internal/leader"
 	"loaderd/loader/internal/rendezvous"
+	"loaderd/loader/internal/waiting"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
 	"loaderd/loader/state"
@@ -61,8 +62,9 @@ func (w *worldSizes) recorded(place state.RankID) (size planrecord.WorldSize, di
 
 // await returns once the world size of a reader is that of its job in the plan, if the job has one there. If no reader
 // has the recorded one, the job was stopped, and the plan records that of the reader. It returns WORLD_CONFLICT if
-// other readers have the recorded one, or are about to open their streams after they have agreed on it.
-func (w *worldSizes) await(place state.RankID, step uint64) error {
+// other readers have the recorded one, or are about to open their streams after they have agreed on it. It returns the
+// error of ctx if ctx is done before.
+func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64) error {
 	q := state.ResizeRequest{RankID: place, Step: step, Restart: true}
 	if _, differs := w.recorded(place); !differs || q.Validate() != nil {
 		return nil // the follower rejects an invalid place
@@ -70,9 +72,11 @@ func (w *worldSizes) await(place state.RankID, step uint64) error {
 	if err := follower.CheckWorldSize(w.plan.Schedule(), step, place.World); err != nil {
 		return err
 	}
-	limit, cancel := context.WithTimeout(context.Background(), w.timeout)
+	limit, cancel := context.WithTimeout(ctx, w.timeout)
 	defer cancel()
-	if err := w.plan.Follow(limit); limit.Err() != nil { // this process may not have read the latest record
+	if err := w.plan.Follow(limit); ctx.Err() != nil {
+		return ctx.Err()
+	} else if limit.Err() != nil { // this process may not have read the latest record
 		return w.follower.UnansweredCause()
 	} else if err != nil {
 		return err
@@ -83,7 +87,7 @@ func (w *worldSizes) await(place state.RankID, step uint64) error {
 		longest   = 400 * time.Millisecond // between two attempts
 	)
 	pause := 50 * time.Millisecond
-	for began := time.Now(); ; time.Sleep(pause) {
+	for began := time.Now(); ctx.Err() == nil; _ = waiting.Sleep(ctx, pause) {
 		pause = min(2*pause, longest)
 		size, differs := w.recorded(place)
 		if !differs {
@@ -97,10 +101,11 @@ func (w *worldSizes) await(place state.RankID, step uint64) error {
 			continue
 		}
 		q.Step = min(step, w.plan.PlannedSteps())
-		_, err := w.change(context.Background(), q)
+		_, err := w.change(ctx, q)
 		var conflict *fault.Error
 		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || waited >= patience {
 			return err
 		}
 	}
+	return ctx.Err()
 }

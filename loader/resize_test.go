@@ -1,6 +1,7 @@
 package loader_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -26,7 +27,8 @@ func sizes(step uint64, ranks int) planrecord.WorldSizes {
 // reader returns a reader of a rank that has read some steps from a step on.
 func reader(t *testing.T, run *loader.Run, rank, world int, step, n uint64) *follower.Reader {
 	t.Helper()
-	r, err := run.JoinAs(state.RankID{Rank: rank, World: world}, step, state.Client{Session: fmt.Sprint(rank, world)})
+	r, err := run.JoinAs(t.Context(), state.RankID{Rank: rank, World: world}, step,
+		state.Client{Session: fmt.Sprint(rank, world)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -300,4 +302,31 @@ func TestCensus_FormerWorldSizeIsOmitted(t *testing.T) {
 	if !c.HasStreams(id("a", 2).Key, now) || c.HasStreams(id("a", 4).Key, now) {
 		t.Error("open streams")
 	}
+}
+
+// TestJoinAs_EndsWithItsContext lets a reader wait for the streams of another world size, and cancels it.
+func TestJoinAs_EndsWithItsContext(t *testing.T) {
+	bubble(t, "cancelled", func(t *testing.T) {
+		w := newFixture(config("concat"))
+		documents(400)(w)
+		run, stop := w.start(t)
+		resize(t, []*loader.Run{run}, 2, 0)
+		open := reader(t, run, 0, 2, 0, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		began := time.Now()
+		if _, err := run.JoinAs(ctx, state.RankID{World: 1}, 0, state.Client{}); !errors.Is(err, ctx.Err()) || err == nil {
+			t.Errorf("a reader whose call has ended: %v", err)
+		}
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("it ended after %s", waited)
+		}
+		open.Close()
+		if got := run.Info().WorldSizes; !maps.Equal(got, sizes(0, 2)) {
+			t.Errorf("world sizes %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }

@@ -93,7 +93,7 @@ func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 		if first := w.first(); first != 1 {
 			t.Fatalf("document %d is the first one left before readers could connect", first)
 		}
-		r, err := run.JoinAs(late, 20, state.Client{Session: "s", Delivered: 20, PriorSteps: 20})
+		r, err := run.JoinAs(t.Context(), late, 20, state.Client{Session: "s", Delivered: 20, PriorSteps: 20})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -169,12 +169,14 @@ func (r *Run) Info() Info {
 // Join registers a reader that will request steps from step on. It validates rank, world and step. Readers decide how
 // far ahead the leader plans, never what it plans.
 func (r *Run) Join(place state.RankID, step uint64) (*follower.Reader, error) {
-	return r.JoinAs(place, step, state.Client{})
+	return r.JoinAs(context.Background(), place, step, state.Client{})
 }
 
-// JoinAs is Join with a description of the client.
-func (r *Run) JoinAs(place state.RankID, step uint64, client state.Client) (*follower.Reader, error) {
-	if err := r.worlds.await(place, step); err != nil {
+// JoinAs is Join with a description of the client. It may wait for other daemons, or for readers with another world
+// size to close their streams, until ctx is done.
+func (r *Run) JoinAs(ctx context.Context, place state.RankID, step uint64,
+	client state.Client) (*follower.Reader, error) {
+	if err := r.worlds.await(ctx, place, step); err != nil {
 		return nil, err
 	}
 	reader, err := r.follower.Join(r.name, place, step, client)
@@ -183,8 +185,11 @@ func (r *Run) JoinAs(place state.RankID, step uint64, client state.Client) (*fol
 		return reader, err
 	}
 	// a reader that was connected to another daemon may have seen later steps
-	elsewhere, heard := r.coordinator.AwaitReports()
-	if !elsewhere {
+	elsewhere, heard := r.coordinator.AwaitReports(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case !elsewhere:
 		return reader, err
 	}
 	reader, err = r.follower.Join(r.name, place, step, client)
@@ -283,7 +288,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
 	i := named()
 	if i < 0 { // the leading daemon may have just added it
-		elsewhere, heard := r.coordinator.AwaitReports()
+		elsewhere, heard := r.coordinator.AwaitReports(ctx)
 		infos = r.streams.SourceInfos()
 		if i = named(); i < 0 && elsewhere && !heard {
 			return 0, r.follower.UnansweredCause()

@@ -140,7 +140,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 
 func (p *prebuilt) Info() loader.Info { return p.info }
 
-func (p *prebuilt) JoinAs(_ state.RankID, step uint64, _ state.Client) (arrowout.Reader, error) {
+func (p *prebuilt) JoinAs(_ context.Context, _ state.RankID, step uint64, _ state.Client) (arrowout.Reader, error) {
 	return &place{p, step}, nil
 }
 

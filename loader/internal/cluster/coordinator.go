@@ -159,15 +159,14 @@ func (c *Coordinator) Report() state.Report {
 
 // AwaitReports waits until the leader in another process has sent two reports, because the first may have been in
 // flight already. elsewhere reports whether the leader is in another process. heard reports whether two reports arrived
-// in time: a leader that sent a heartbeat a moment ago may have lost the lease.
-func (c *Coordinator) AwaitReports() (elsewhere, heard bool) {
+// in time: a leader that sent a heartbeat a moment ago may have lost the lease. It returns early if ctx is done.
+func (c *Coordinator) AwaitReports(ctx context.Context) (elsewhere, heard bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond
 	if c.leadership.current() != nil {
 		return false, false
 	}
 	before := c.remote.reportCount()
-	for began := time.Now(); time.Since(began) < limit; {
-		time.Sleep(look)
+	for began := time.Now(); time.Since(began) < limit && waiting.Sleep(ctx, look) == nil; {
 		if c.remote.reportCount() >= before+2 {
 			return true, true
 		}
