@@ -3,9 +3,13 @@ package loader
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"loaderd/loader/census"
+	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 	"loaderd/loader/follower"
 	"loaderd/loader/internal/cluster"
@@ -37,6 +41,14 @@ type worldSizes struct {
 	follower *follower.Follower
 	timeout  time.Duration // of a request
 	request  func(ctx, limit context.Context, q cluster.Request) (leader.Result, error)
+	log      *slog.Logger
+	logged   atomic.Pointer[silentWait]
+}
+
+// silentWait is a logged wait for the silent streams of a former world size.
+type silentWait struct {
+	former census.Key
+	at     time.Time
 }
 
 // change requests a world size from the leader.
@@ -60,10 +72,13 @@ func (w *worldSizes) recorded(place state.RankID) (size planrecord.WorldSize, di
 	return size, known && size.Ranks != place.World
 }
 
-// await returns once the world size of a reader is that of its job in the plan, if the job has one there. If no reader
-// has the recorded one, the job was stopped, and the plan records that of the reader. It returns WORLD_CONFLICT if
-// other readers have the recorded one, or are about to open their streams after they have agreed on it. It returns the
-// error of ctx if ctx is done before.
+// await returns once the world size of a reader is that of its job in the plan, if the job has one there. If no client
+// that has the recorded one reports, the job was stopped, and the plan records that of the reader. It returns
+// WORLD_CONFLICT if other readers have the recorded one, or are about to open their streams after they have agreed on
+// it. It returns the error of ctx if ctx is done before.
+//
+// Streams of a lost machine remain open until pings have no answer. They do not delay a restart for longer than
+// census.SilentAfter, and end once the restarted job has streams.
 func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64) error {
 	q := state.ResizeRequest{RankID: place, Step: step, Restart: true}
 	if _, differs := w.recorded(place); !differs || q.Validate() != nil {
@@ -82,7 +97,8 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 		return err
 	}
 	const (
-		streamEnd = 3 * time.Second // of a process that was killed; other daemons report it within a second
+		// of a process that was killed; other daemons report it within a second, as they do with reports of clients
+		streamEnd = 3 * time.Second
 		patience  = rendezvous.SettleTime + streamEnd
 		longest   = 400 * time.Millisecond // between two attempts
 	)
@@ -93,19 +109,52 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 		if !differs {
 			return nil
 		}
-		waited := time.Since(began)
-		if w.follower.Ranks.HasStreams(census.Key{Job: place.JobName(), World: size.Ranks}) {
-			if waited >= streamEnd {
-				return follower.WorldConflictError(place, step, size)
+		now := time.Now()
+		former := census.Key{Job: place.JobName(), World: size.Ranks}
+		if open := w.follower.Ranks.OpenStreams(former); open.Count > 0 && !open.AreSilent(now) {
+			reports := open.LastReport.After(began)
+			if reports && now.Sub(began) >= streamEnd {
+				err := follower.WorldConflictError(place, step, size)
+				err.Message += ", with open streams of " + nameRanks(open)
+				return err
+			}
+			if !reports && now.Sub(open.LastReport) >= streamEnd {
+				w.logSilent(former, open, place.World)
 			}
 			continue
 		}
 		q.Step = min(step, w.plan.PlannedSteps())
 		_, err := w.change(ctx, q)
 		var conflict *fault.Error
-		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || waited >= patience {
+		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || now.Sub(began) >= patience {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// logSilent logs that a restarted job waits for streams whose clients do not report. It is one message for all ranks.
+func (w *worldSizes) logSilent(former census.Key, open census.OpenStreams, world int) {
+	wait := &silentWait{former, time.Now()}
+	last := w.logged.Load()
+	if last != nil && last.former == former && wait.at.Sub(last.at) < census.SilentAfter ||
+		!w.logged.CompareAndSwap(last, wait) {
+		return
+	}
+	w.log.Warn("restarted job waits for silent streams of its former world size", "job", former.Job, "ranks", world,
+		"former_ranks", former.World, "open", nameRanks(open), "at_most",
+		max(0, census.SilentAfter-time.Since(open.LastReport)).Round(time.Millisecond))
+}
+
+// nameRanks names ranks with open streams, for example: ranks 2, 3 and 4 more.
+func nameRanks(open census.OpenStreams) string {
+	text := "rank "
+	if open.Count > 1 {
+		text = "ranks "
+	}
+	text += diagnosis.JoinRanks(open.Ranks)
+	if more := open.Count - len(open.Ranks); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
+	}
+	return text
 }

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"loaderd/loader"
+	"loaderd/loader/backend"
 	"loaderd/loader/census"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
@@ -38,6 +41,29 @@ func reader(t *testing.T, run *loader.Run, rank, world int, step, n uint64) *fol
 		}
 	}
 	return r
+}
+
+// report reports the progress of the clients of some ranks once per second, until the returned function is called.
+func report(t *testing.T, run *loader.Run, world int, ranks ...int) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	tick := time.NewTicker(time.Second)
+	var reporting sync.WaitGroup
+	reporting.Go(func() {
+		for ctx.Err() == nil {
+			for _, rank := range ranks {
+				run.RecordConsumption(state.RankID{Rank: rank, World: world}, state.Consumption{Session: fmt.Sprint(rank, world)})
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+			}
+		}
+	})
+	return func() {
+		tick.Stop()
+		cancel()
+		reporting.Wait()
+	}
 }
 
 // resize requests a world size for the ranks in turn. The last one completes the agreement.
@@ -72,6 +98,7 @@ func TestResize_OnTwoDaemons(t *testing.T) {
 		resize(t, runs, 2, 3)
 		for rank := range 2 {
 			defer reader(t, runs[rank], rank, 2, 3, 2).Close()
+			defer report(t, runs[rank], 2, rank)()
 		}
 		time.Sleep(4 * time.Second) // each daemon reports its ranks once per second
 		for _, run := range runs {
@@ -147,6 +174,84 @@ func TestResize_RestartedJob(t *testing.T) {
 			}
 			if _, err := run.Leave(t.Context(), "trainer"); err != nil || len(run.Info().WorldSizes) > 0 {
 				t.Errorf("world sizes of a job that left: %v, %v", run.Info().WorldSizes, err)
+			}
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestResize_RestartAfterLossOfMachine restarts a job of 4 ranks on two daemons with 2 ranks, while the streams of two
+// lost ranks are still open. It waits until their clients have not reported for 5 s, and then reads. A lost rank that
+// returns gets an error. While one of the ranks reports, the job is not lost.
+func TestResize_RestartAfterLossOfMachine(t *testing.T) {
+	for name, c := range map[string]struct {
+		lost     time.Duration // since the last report, at the restart
+		reports  bool          // one of the clients, to the other daemon
+		min, max time.Duration // of the wait
+	}{
+		"at once":   {0, false, 4 * time.Second, 6500 * time.Millisecond}, // reports of another daemon arrive with its rolls
+		"later":     {8 * time.Second, false, 0, 100 * time.Millisecond},
+		"reporting": {8 * time.Second, true, 3 * time.Second, 4 * time.Second},
+	} {
+		bubble(t, name, func(t *testing.T) {
+			log := &lines{words: "restarted job waits"}
+			w, cluster := newFixture(config("concat")), newTestCluster()
+			w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
+			documents(400)(w)
+			a, _ := w.join(t, cluster, "a")
+			time.Sleep(time.Second)
+			b, stop := w.join(t, cluster, "b")
+			time.Sleep(time.Second)
+			runs := []*loader.Run{a, b}
+			resize(t, runs, 4, 0)
+			var old []*follower.Reader
+			for rank := range 4 {
+				old = append(old, reader(t, runs[rank/2], rank, 4, 0, 1))
+			}
+			alive := report(t, b, 4, 0, 1, 2, 3)
+			time.Sleep(3 * time.Second)
+			alive()
+			if c.reports {
+				defer report(t, a, 4, 3)()
+			}
+			old[0].Close()
+			old[1].Close()
+			time.Sleep(c.lost)
+
+			began := time.Now()
+			r, err := a.JoinAs(t.Context(), state.RankID{World: 2}, 1, state.Client{Session: fmt.Sprint(0, 2)})
+			if waited := time.Since(began); waited < c.min || waited > c.max {
+				t.Errorf("waited %s", waited)
+			}
+			if c.reports {
+				if want := "the job has 4 ranks from step 0, with open streams of ranks 2, 3"; reason(err) != fault.WorldConflict ||
+					!strings.Contains(err.Error(), want) {
+					t.Errorf("the job reports: %v", err)
+				}
+			} else if err != nil {
+				t.Fatal(err)
+			} else {
+				defer r.Close()
+				defer report(t, a, 2, 0)()
+				time.Sleep(3 * time.Second)
+				for _, r := range old[2:] {
+					if _, err := r.Next(t.Context()); reason(err) != fault.WorldConflict {
+						t.Errorf("a lost rank that returns: %v", err)
+					}
+				}
+				if _, err := b.Join(state.RankID{Rank: 3, World: 4}, 1); reason(err) != fault.WorldConflict {
+					t.Errorf("a lost rank that opens another stream: %v", err)
+				}
+				if got := a.Info().WorldSizes; !maps.Equal(got, sizes(1, 2)) {
+					t.Errorf("world sizes %v", got)
+				}
+			}
+			want := "restarted job waits for silent streams of its former world size job=trainer ranks=2 former_ranks=4 " +
+				"open=ranks 2, 3 at_most="
+			if got := log.take(); (len(got) == 1) != (name == "at once") || len(got) > 0 && !strings.HasPrefix(got[0], want) {
+				t.Errorf("logged %q", got)
 			}
 			if err := stop(); err != nil {
 				t.Error(err)

@@ -114,7 +114,7 @@ func Open(ctx context.Context, name string, c runconfig.Config, o backend.Option
 		name: name, config: c, options: o, clustered: e.Elector != nil, plan: view, streams: streams,
 		coordinator: coordinator, follower: f,
 	}
-	r.worlds = worldSizes{plan: view, follower: f, timeout: o.StallTimeout, request: r.requestLeader}
+	r.worlds = worldSizes{plan: view, follower: f, timeout: o.StallTimeout, request: r.requestLeader, log: log}
 	return r, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -437,6 +438,42 @@ func TestCensus_TwoDaemons(t *testing.T) {
 	a.Open(id(1), census.Client{Session: "2", Delivered: 19}, 19, now)
 	if f := second(false, a); f != nil {
 		t.Error(say(f))
+	}
+}
+
+// The streams of a job are silent once no client has reported for 5 s, to any daemon. A client that never reports is
+// not silent.
+func TestCensus_OpenStreams(t *testing.T) {
+	a, b, now := census.New(), census.New(), began
+	key := census.Key{Job: "pretrain", World: 16}
+	id := func(n int) census.ProcessID { return census.ProcessID{Key: key, Rank: n} }
+	for n := range 10 {
+		b.Open(id(n), census.Client{Session: "s"}, 0, now)
+	}
+	pass := func(d time.Duration) census.OpenStreams {
+		now = now.Add(d)
+		a.Merge("b", b.Snapshot(now), now)
+		return a.OpenStreams(key, now)
+	}
+	open := pass(4 * time.Second)
+	if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; open.Count != 10 || !slices.Equal(open.Ranks, want) || open.AreSilent(now) ||
+		!open.LastReport.Equal(began) {
+		t.Errorf("%+v", open)
+	}
+	a.RecordReport(id(9), census.Report{Session: "s"}, now)
+	if open = pass(4 * time.Second); open.AreSilent(now) || !open.LastReport.Equal(began.Add(4*time.Second)) {
+		t.Errorf("after a report to the other daemon: %+v", open)
+	}
+	if open = pass(time.Second); !open.AreSilent(now) {
+		t.Errorf("5 s later: %+v", open)
+	}
+	b.Open(id(3), census.Client{}, 0, now)
+	b.Close(id(2), false, now)
+	if open = pass(time.Minute); open.AreSilent(now) || open.Count != 9 || slices.Contains(open.Ranks, 2) {
+		t.Errorf("a client that does not report: %+v", open)
+	}
+	if now = now.Add(4 * time.Second); a.OpenStreams(key, now).Count != 0 {
+		t.Error("streams of a daemon that is gone")
 	}
 }
 

@@ -30,6 +30,9 @@ type Finding struct {
 	Rank          *Rank // the first of these ranks; nil if none is recorded
 }
 
+// SilentAfter is the time without a report after which the client of an open stream is silent.
+const SilentAfter = warnAfter
+
 // Timeouts of a judgement. docs/how-to/troubleshooting.md#rank_missing has the table.
 const (
 	warnAfter          = 5 * time.Second

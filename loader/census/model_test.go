@@ -60,6 +60,10 @@ func TestCensus_Model(t *testing.T) {
 				rt.Fatalf("merged in one order: %+v\nin the other: %+v", v, w)
 			}
 			for _, j := range v.Jobs {
+				if open := forth.OpenStreams(j.Key, now); (open.Count > 0) != forth.HasStreams(j.Key, now) ||
+					open.LastReport.After(now) || !reflect.DeepEqual(open, back.OpenStreams(j.Key, now)) {
+					rt.Fatalf("open streams %+v of %+v", open, j)
+				}
 				if j.MinConsumed > min(j.MaxConsumed, j.MinSent) || j.Present+len(j.Missing) > j.World {
 					rt.Fatalf("%+v", j)
 				}

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 import sys
 from multiprocessing.connection import Connection
 from typing import Any
@@ -42,6 +43,10 @@ class Trainer:
         """Returns the next step, and the digests of this rank's rows of it."""
         batch = next(self.loader)
         return self.loader.step - 1, row_digests(batch)
+
+    def read_on(self) -> int:
+        """Reads all other steps, and returns their number."""
+        return sum(1 for _ in self.loader)
 
     def state(self) -> dict[str, Any]:
         return self.loader.state_dict()
@@ -94,6 +99,16 @@ class Member:
         """Sends a command and returns its result."""
         self.send(name, *positional, **named)
         return self.receive()
+
+    def stop(self) -> None:
+        """Sends SIGSTOP: connections stay open without an answer, as after the loss of a machine."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Ends `stop`."""
+        assert self.process.pid is not None
+        os.kill(self.process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         """Sends SIGKILL."""

@@ -2,6 +2,7 @@
 
 import itertools
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 
@@ -94,6 +95,41 @@ def test_Resize_RanksAreKilledAndReturn(served, start):
     commit(members, 70)
     assert committed == {i: steps[i]["rows"] for i in range(70)}
     assert world_of(d, "killed") == (2, 60)
+
+
+def test_Resize_RestartAfterLossOfAMachine(served, start):
+    """A restart with fewer ranks begins 5 s after the last report of the lost ranks, whose connections stay open.
+
+    A lost rank that returns gets an error instead of rows. While a rank reads, a restart is refused.
+    """
+    d, steps = served
+    job = {"job": "lost"}
+    old = [start(rank=r, world_size=4, **job) for r in range(4)]
+    resize(old)  # the plan records the world size
+    assert train(old) == (0, steps[0]["rows"])
+    state = all_of(old, "state")[0]
+    other = start(rank=0, world_size=2, **job)
+    other.send("train")
+    assert "with open streams of ranks 0, 1, 2, 3" in other.error()
+    other.kill()
+    for m in old[:2]:
+        m.kill()
+    new = [start(rank=r, world_size=2, **job) for r in range(2)]
+    all_of(new, "load", state)
+    for m in old[2:]:
+        m.stop()
+    began = time.monotonic()
+    assert train(new) == (1, steps[1]["rows"])
+    waited = time.monotonic() - began
+    assert waited < 10, "the connections end after 50 s"
+    assert 'former_ranks=4 open="ranks 2, 3" at_most=' in d.log.read_text()
+    for m in old[2:]:
+        m.resume()
+        m.send("read_on")
+    for m in old[2:]:
+        assert "WorldConflictError" in m.error()
+    assert train(new) == (2, steps[2]["rows"])
+    assert world_of(d, "lost") == (2, 1)
 
 
 @pytest.fixture

@@ -112,6 +112,13 @@ func (s *Registry) HasStreams(job census.Key) bool {
 	return s.census.HasStreams(job, time.Now())
 }
 
+// OpenStreams returns the open streams of a job with one world size, at all daemons.
+func (s *Registry) OpenStreams(job census.Key) census.OpenStreams {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.census.OpenStreams(job, time.Now())
+}
+
 // RollPages returns the pages of the roll for the other daemons, of at most that many bytes each; none if less than
 // rollInterval has passed since the last one.
 func (s *Registry) RollPages(most int) []census.Snapshot {
