@@ -3,7 +3,6 @@ package loader
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -115,7 +114,7 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 			reports := open.LastReport.After(began)
 			if reports && now.Sub(began) >= streamEnd {
 				err := follower.WorldConflictError(place, step, size)
-				err.Message += ", with open streams of " + nameRanks(open)
+				err.Message += ", with open streams of " + diagnosis.NameRanks(open.Ranks, open.Count)
 				return err
 			}
 			if !reports && now.Sub(open.LastReport) >= streamEnd {
@@ -142,19 +141,6 @@ func (w *worldSizes) logSilent(former census.Key, open census.OpenStreams, world
 		return
 	}
 	w.log.Warn("restarted job waits for silent streams of its former world size", "job", former.Job, "ranks", world,
-		"former_ranks", former.World, "open", nameRanks(open), "at_most",
+		"former_ranks", former.World, "open", diagnosis.NameRanks(open.Ranks, open.Count), "at_most",
 		max(0, census.SilentAfter-time.Since(open.LastReport)).Round(time.Millisecond))
-}
-
-// nameRanks names ranks with open streams, for example: ranks 2, 3 and 4 more.
-func nameRanks(open census.OpenStreams) string {
-	text := "rank "
-	if open.Count > 1 {
-		text = "ranks "
-	}
-	text += diagnosis.JoinRanks(open.Ranks)
-	if more := open.Count - len(open.Ranks); more > 0 {
-		text += fmt.Sprintf(" and %d more", more)
-	}
-	return text
 }

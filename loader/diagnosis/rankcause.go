@@ -81,14 +81,20 @@ func describeFinding(f *census.Finding) string {
 
 // rankNames names the ranks of a finding: rank 3 of 4 of job "pretrain".
 func rankNames(f *census.Finding) string {
-	ranks := "rank " + JoinRanks(f.Ranks)
-	if f.Count > 1 {
-		ranks = "ranks " + JoinRanks(f.Ranks)
+	return fmt.Sprintf("%s of %d of job %q", NameRanks(f.Ranks, f.Count), f.World, f.Job)
+}
+
+// NameRanks names the first ones of count ranks, for example: rank 3, or ranks 2, 3 and 4 more.
+func NameRanks(first []int, count int) string {
+	text := "rank "
+	if count > 1 {
+		text = "ranks "
 	}
-	if more := f.Count - len(f.Ranks); more > 0 {
-		ranks += fmt.Sprintf(" and %d more", more)
+	text += JoinRanks(first)
+	if more := count - len(first); more > 0 {
+		text += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s of %d of job %q", ranks, f.World, f.Job)
+	return text
 }
 
 // JoinRanks returns a list of ranks as text.
