@@ -35,15 +35,19 @@ type Report struct {
 	CheckpointStep  uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	Length          *Length       `json:"length,omitempty"`
-	// Pages is the number of pages of this round that hold the per-source parts of a long report; 0 for none.
-	Pages int    `json:"pages,omitempty"`
-	Round uint64 `json:"round,omitempty"`
+	ReportPages
 	// Remote reports that the report is from another process, whose readers' address is Flight and whose age is
 	// Silent. Unheard reports that no leader is currently known, so the plan may be longer than this process has read.
 	Remote        bool          `json:"-"`
 	LeaderUnknown bool          `json:"-"`
 	FlightAddress string        `json:"-"`
 	Age           time.Duration `json:"-"`
+}
+
+// ReportPages are the pages that have the per-source parts of a long report.
+type ReportPages struct {
+	Pages int    `json:"pages,omitempty"` // their number; 0 for none
+	Round uint64 `json:"round,omitempty"` // the round of reports to which they belong
 }
 
 // Opening is a document stream that is being opened for reading.
