@@ -132,6 +132,41 @@ func TestResize_OnTwoDaemons(t *testing.T) {
 	})
 }
 
+// TestResize_IsPending requests a world size for one of two ranks. Every daemon reports it until the request expires.
+func TestResize_IsPending(t *testing.T) {
+	bubble(t, "1 of 2", func(t *testing.T) {
+		w, c := newFixture(config("concat")), newTestCluster()
+		documents(400)(w)
+		a, _ := w.join(t, c, "a")
+		time.Sleep(time.Second)
+		b, stop := w.join(t, c, "b")
+		time.Sleep(time.Second)
+		began := time.Now()
+		q := state.ResizeRequest{RankID: state.RankID{Rank: 1, World: 2}, Step: 3}
+		if _, err := b.Resize(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		for _, run := range []*loader.Run{a, b} {
+			got := run.Stats().Resizes
+			if len(got) != 1 || got[0].Job != "trainer" || got[0].World != 2 || got[0].Step != 3 ||
+				got[0].Since.Sub(began) > time.Second || !slices.Equal(got[0].Joined, []int{1}) ||
+				!slices.Equal(got[0].Missing, []int{0}) {
+				t.Errorf("pending %+v", got)
+			}
+		}
+		time.Sleep(5 * time.Second)
+		for _, run := range []*loader.Run{a, b} {
+			if got := run.Stats().Resizes; len(got) > 0 {
+				t.Errorf("pending after the request has expired: %+v", got)
+			}
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestResize_RestartedJob stops a whole job after a change, and starts it with another world size. The recorded one
 // survives a restart of the daemon, with a checkpoint and without.
 func TestResize_RestartedJob(t *testing.T) {

@@ -13,18 +13,18 @@ import (
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. The planner's statistics are at most
 // a fraction of a second old, and not older than any readable step.
 type Stats struct {
-	Run              string             `json:"run"`
-	Planned          uint64             `json:"planned_steps"`
-	FirstUnrequested uint64             `json:"wanted_steps"` // no reader has requested this step or a later one
-	Ended            bool               `json:"ended"`
-	Replaying        bool               `json:"replaying"`
-	Committed        uint64             `json:"committed_step"`
-	Oldest           uint64             `json:"oldest_step"` // oldest readable step
-	Checkpoint       uint64             `json:"checkpoint_step"`
-	CheckpointBytes  int64              `json:"checkpoint_bytes"`
-	Readers          []state.ReaderStat `json:"readers"`
-	Documents        int64              `json:"documents"`         // read by the packer, including buffered ones
-	Skipped          plan.Skips         `json:"skipped_documents"` // by reason
+	Run              string `json:"run"`
+	Planned          uint64 `json:"planned_steps"`
+	FirstUnrequested uint64 `json:"wanted_steps"` // no reader has requested this step or a later one
+	Ended            bool   `json:"ended"`
+	Replaying        bool   `json:"replaying"`
+	Committed        uint64 `json:"committed_step"`
+	Oldest           uint64 `json:"oldest_step"` // oldest readable step
+	Checkpoint       uint64 `json:"checkpoint_step"`
+	CheckpointBytes  int64  `json:"checkpoint_bytes"`
+	JobStats
+	Documents int64      `json:"documents"`         // read by the packer, including buffered ones
+	Skipped   plan.Skips `json:"skipped_documents"` // by reason
 	// used without their last tokens, because they exceed the limit
 	Cut          int64 `json:"cut_documents"`
 	Tokens       int64 `json:"tokens"`         // of those documents
@@ -68,6 +68,12 @@ type Stats struct {
 	PackingCounters map[string]int64 `json:"packing,omitempty"`
 }
 
+// JobStats describe the jobs that read a run.
+type JobStats struct {
+	Readers []state.ReaderStat    `json:"readers"`
+	Resizes []state.PendingResize `json:"resizes,omitempty"` // changes of world sizes that wait for ranks
+}
+
 // HeldStats are the finished rows that the packer holds back.
 type HeldStats struct {
 	HeldRows   int `json:"holdback_rows"`
@@ -88,7 +94,8 @@ func (r *Run) Stats() Stats {
 	s := Stats{Run: r.name, Planned: now.Steps, FirstUnrequested: from.FirstUnrequested, Ended: now.Ended,
 		Replaying: from.Replaying,
 		Committed: now.Commits.Committed(), Oldest: now.Oldest,
-		Checkpoint: from.CheckpointStep, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
+		Checkpoint: from.CheckpointStep, CheckpointBytes: from.CheckpointBytes,
+		JobStats:  JobStats{r.follower.ReaderStats(), from.Resizes},
 		Documents: p.PackCounts.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.PackCounts.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
 		Truncated: p.PackCounts.Truncated, Dropped: p.PackCounts.Dropped + p.Counts.LeftTokens,

@@ -39,7 +39,7 @@ type Status struct {
 	SourceDetails
 	StepSizes
 	Packing PackingStatus `json:"packing"`
-	Jobs    []JobStatus   `json:"jobs"`
+	JobDetails
 	// of all daemons, at most MaxRanks, those furthest behind
 	Ranks     []RankStatus   `json:"ranks"`
 	RankCount int            `json:"ranks_total"` // number of ranks
@@ -226,6 +226,12 @@ type PackingStatus struct {
 	Counts map[string]int64 `json:"method_counts,omitempty"`
 }
 
+// JobDetails are the jobs, and the changes of their world sizes that wait for ranks.
+type JobDetails struct {
+	Jobs    []JobStatus    `json:"jobs"`
+	Resizes []ResizeStatus `json:"resizes,omitempty"`
+}
+
 // JobStatus describes the ranks of a job with one world size.
 type JobStatus struct {
 	Job     string `json:"job"`
@@ -243,6 +249,12 @@ type JobStatus struct {
 	State    string `json:"state"`
 	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
 	Sentence string `json:"sentence,omitempty"` // which ranks delay the job
+}
+
+// ResizeStatus is a change of a job's world size that waits for ranks.
+type ResizeStatus struct {
+	state.PendingResize
+	Sentence string `json:"sentence"` // which ranks it waits for, and how long
 }
 
 // StateReading is the RankStatus.State of a rank that is not missing.

@@ -3,11 +3,13 @@ package status
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"loaderd/internal/api"
 	"loaderd/loader/census"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/planrecord"
+	"loaderd/loader/state"
 )
 
 // processKey identifies the streams of a process.
@@ -84,6 +86,14 @@ func jobStatuses(v census.View, planned uint64, worlds planrecord.WorldSizes) []
 				diagnosis.RankCause(j.Finding).Message
 		}
 		out = append(out, x)
+	}
+	return out
+}
+
+// resizeStatuses describes the changes of world sizes that wait for ranks.
+func resizeStatuses(pending []state.PendingResize, now time.Time) (out []api.ResizeStatus) {
+	for _, p := range pending {
+		out = append(out, api.ResizeStatus{PendingResize: p, Sentence: diagnosis.DescribeResize(p, now)})
 	}
 	return out
 }

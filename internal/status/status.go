@@ -39,7 +39,9 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Rates:         api.Rates{Rates: rates, Bytes: bytes},
 		Commits:       []api.JobCommit{},
 		StepSizes:     api.StepSizes{Buckets: []api.BucketStatus{}, Schedule: scheduleStatus(info.Schedule, info.Config)},
-		Ranks:         furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
+		Ranks:         furthestBehind(ranks), RankCount: len(ranks),
+		JobDetails: api.JobDetails{Jobs: jobStatuses(view, info.Planned, info.WorldSizes),
+			Resizes: resizeStatuses(s.Resizes, now)},
 		Daemons: daemons, Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)
 	if consumed != nil {

@@ -211,7 +211,10 @@ func TestStatus_SameOnEveryDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(header(), planrecord.Term{Daemon: "a"}, planrecord.Term{Daemon: "b"})
-		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30},
+		resizes := []state.PendingResize{{Job: "j", World: 12, Step: 40, Since: time.Now(), Joined: []int{0, 1},
+			JoinedCount: 2, Missing: []int{2, 3, 4, 5, 6, 7, 8, 9}, MissingCount: 10}}
+		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30,
+			JobStats: loader.JobStats{Resizes: resizes}},
 			info: loader.Info{Run: "r", Commits: planrecord.Commits{"k": {Step: 30, Skipped: 4}}},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running,
 				Sentence: "Running", Bottleneck: diagnosis.LimitRanks}, ranks: census.New()}
@@ -245,6 +248,11 @@ func TestStatus_SameOnEveryDaemon(t *testing.T) {
 			}
 			if len(s.Commits) != 1 || s.Commits[0] != (api.JobCommit{Job: "k", Step: 30, Skipped: 4}) {
 				t.Errorf("committing jobs %+v", s.Commits)
+			}
+			want := `Ranks 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 of job "j" have not called resize from step 40 for 7 s; ` +
+				"ranks 0, 1 joined"
+			if len(s.Resizes) != 1 || s.Resizes[0].Job != "j" || s.Resizes[0].Sentence != want {
+				t.Errorf("pending resizes %+v", s.Resizes)
 			}
 			flow := map[string]api.Stage{}
 			for _, x := range s.Flow {

@@ -117,6 +117,12 @@ func (c *contradictions) flow(s *api.Status) {
 
 // jobs checks that no job has more ranks than its world size, or more steps than are planned.
 func (c *contradictions) jobs(s *api.Status) {
+	for _, r := range s.Resizes {
+		if r.JoinedCount+r.MissingCount != r.World || len(r.Joined) > r.JoinedCount || len(r.Missing) > r.MissingCount ||
+			r.JoinedCount == 0 || r.MissingCount == 0 {
+			c.add("pending resize %+v", r)
+		}
+	}
 	for _, j := range s.Jobs {
 		name := fmt.Sprintf("job %q of %d", j.Job, j.World)
 		within(c, "present and missing ranks of "+name, j.Present+len(j.Missing), j.World)

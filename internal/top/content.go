@@ -29,6 +29,9 @@ func NewContent(s api.Status) tui.Content {
 	if s.Verdict.Advice != "" {
 		p.Lines = append(p.Lines, "-> "+s.Verdict.Advice)
 	}
+	for _, r := range s.Resizes {
+		p.Lines = append(p.Lines, r.Sentence)
+	}
 	p.Cells = cells(s)
 	if x := s.FullestStream(); x != nil {
 		stored := api.Stage{Name: "stored", Value: float64(x.Bytes), Limit: float64(x.MaxBytes), Unit: "bytes"}

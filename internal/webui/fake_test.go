@@ -206,8 +206,8 @@ func madeUp(n uint64) api.Status {
 				Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
 		RankCount: 4,
-		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, MinConsumed: steps, MaxConsumed: steps + 40, Sent: steps,
-			ReportsConsumption: true, State: api.StateReading}},
+		JobDetails: api.JobDetails{Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, MinConsumed: steps,
+			MaxConsumed: steps + 40, Sent: steps, ReportsConsumption: true, State: api.StateReading}}},
 		Commits: []api.JobCommit{{Job: "train", Step: 7100}, {Job: "train/eval", Step: 7180}},
 		Daemons: []api.DaemonStatus{
 			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", IsLeader: true,

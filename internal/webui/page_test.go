@@ -269,7 +269,7 @@ func manyRanks(s *api.Status) {
 		State: api.StateReading}}
 }
 
-// A missing rank stays in the table and is marked, and the job's entry shows the cause.
+// A missing rank stays in the table and is marked, and the job's entry shows the cause. A pending resize is shown.
 func TestPage_MissingRank(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) {
@@ -277,12 +277,13 @@ func TestPage_MissingRank(t *testing.T) {
 			s.Ranks[1].State, s.Ranks[1].StateSeconds, s.Ranks[1].Consumed = "absent", 20, 34
 			s.Jobs = []api.JobStatus{{Job: "train", World: 4, Present: 3, Missing: []int{1}, State: "absent", Failing: true,
 				Sentence: `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`}}
+			s.Resizes = []api.ResizeStatus{{Sentence: `Rank 2 of 3 of job "train" has not called resize`}}
 		}
 	})
 	p := browsertest.Open(t, browsertest.Chromium(t), serve(t, f).URL, browsertest.Usual)
 	ready(p)
 	p.Says("#ranks-section", `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`,
-		"absent, 20 s", "1 ✕")
+		"absent, 20 s", "1 ✕", `Rank 2 of 3 of job "train" has not called resize`)
 	p.Says("#top", "3 of 4 ranks reading")
 	p.Until(
 		`document.querySelectorAll(".heat .cell[data-level=missing]").length === 1 && document.querySelector(".held[data-failing]") && document.querySelector("#ranks-table tr.missing th, #ranks-table tr.missing td")`)

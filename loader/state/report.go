@@ -35,6 +35,8 @@ type Report struct {
 	CheckpointStep  uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	Length          *Length       `json:"length,omitempty"`
+	// Resizes are changes of world sizes that wait for ranks, at most 16.
+	Resizes []PendingResize `json:"resizes,omitempty"`
 	ReportPages
 	// Remote reports that the report is from another process, whose readers' address is Flight and whose age is
 	// Silent. Unheard reports that no leader is currently known, so the plan may be longer than this process has read.

@@ -90,11 +90,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 		steps += fmt.Sprintf(", %s sent, %s consumed", humanize.Count(*s.Sent), humanize.Count(*s.Consumed))
 	}
 	line("steps", "%s, %s committed", steps, humanize.Count(s.Committed))
-	for _, j := range s.Jobs {
-		if j.SinceStep != nil {
-			line("world size", "%d ranks of job %s from step %s", j.World, j.Job, humanize.Count(*j.SinceStep))
-		}
-	}
+	writeWorldSizes(line, s.JobDetails)
 	length := lengthOf(s.Length)
 	if s.EndsIn != nil {
 		length += "; last step read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))
@@ -135,6 +131,18 @@ func writeStatus(w io.Writer, s api.Status) error {
 		}
 	}
 	return nil
+}
+
+// writeWorldSizes writes the world sizes that jobs have agreed on, and the changes that wait for ranks.
+func writeWorldSizes(line func(name, format string, args ...any), d api.JobDetails) {
+	for _, j := range d.Jobs {
+		if j.SinceStep != nil {
+			line("world size", "%d ranks of job %s from step %s", j.World, j.Job, humanize.Count(*j.SinceStep))
+		}
+	}
+	for _, r := range d.Resizes {
+		line("pending resize", "%s", r.Sentence)
+	}
 }
 
 // storedIn formats the fill level of a document stream.

@@ -1,6 +1,7 @@
 package runcmd
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -106,5 +107,20 @@ func TestStatus_ShowsFilters(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output of status lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+// status and top show which ranks a change of the world size waits for.
+func TestStatus_ShowsPendingResize(t *testing.T) {
+	s := api.Status{JobDetails: api.JobDetails{Resizes: []api.ResizeStatus{{Sentence: "Rank 1 has not called resize"}}}}
+	var out strings.Builder
+	if err := writeStatus(&out, s); err != nil {
+		t.Fatal(err)
+	}
+	if want := "  pending resize  Rank 1 has not called resize\n"; !strings.Contains(out.String(), want) {
+		t.Errorf("output of status lacks %q:\n%s", want, out.String())
+	}
+	if got := top.NewContent(s).Lines; !slices.Equal(got, []string{"Rank 1 has not called resize"}) {
+		t.Errorf("lines of top: %q", got)
 	}
 }

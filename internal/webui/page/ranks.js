@@ -25,6 +25,9 @@ export function updateRanks(s) {
   const jobs = new Map();
   for (const r of s.ranks ?? []) jobs.set(r.job, [...(jobs.get(r.job) ?? []), r]);
   setVisible(byId("ranks-none"), jobs.size === 0);
+  const resizes = (s.resizes ?? []).map((r) => r.sentence);
+  setText(byId("resizes"), resizes.join("; "));
+  setVisible(byId("resizes"), resizes.length > 0);
   for (const id of ["ranks-scale", "ranks-measure", "rank", "ranks-table"]) setVisible(byId(id), jobs.size > 0);
   drawScale();
   reconcile(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));

@@ -2,11 +2,12 @@ package leader
 
 import (
 	"strings"
+	"time"
 
 	"loaderd/loader/state"
 )
 
-// publishStats publishes the planner's statistics.
+// publishStats publishes the planner's statistics, and the changes of world sizes that wait for ranks.
 func (l *loop) publishStats() {
 	p := l.applier.Planner
 	var s state.PlanStats
@@ -34,6 +35,7 @@ func (l *loop) publishStats() {
 	s.Where, s.FilteredInRow = p.Filters.RunExpression(), l.filteredInRow.documents
 	l.stats = s
 	l.status.setStats(s)
+	l.status.setResizes(l.commands.rendezvous.Pending(time.Now()))
 }
 
 const (

@@ -29,6 +29,7 @@ type status struct {
 	renewing    time.Time               // since when an append waits for the lease to be renewed; zero if none waits
 	storing     time.Time               // when the pending append began; zero if none is pending
 	trouble     string                  // problem with the document streams; empty if none
+	resizes     []state.PendingResize   // changes of world sizes that wait for ranks
 }
 
 func newStatus(v *planview.View, log *slog.Logger) *status {
@@ -39,7 +40,8 @@ func newStatus(v *planview.View, log *slog.Logger) *status {
 func (s *status) report() state.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := state.Report{PlanStats: s.stats, Steps: s.view.PlannedSteps(), Replaying: s.replays, StreamProblem: s.trouble}
+	r := state.Report{PlanStats: s.stats, Steps: s.view.PlannedSteps(), Replaying: s.replays, StreamProblem: s.trouble,
+		Resizes: s.resizes}
 	if s.opening != nil {
 		o := *s.opening
 		r.Opening = &o
@@ -78,6 +80,13 @@ func (s *status) setStats(x state.PlanStats) {
 		s.lastPlanned = time.Now()
 	}
 	s.hasStats, s.stats = true, x
+}
+
+// setResizes publishes the changes of world sizes that wait for ranks.
+func (s *status) setResizes(all []state.PendingResize) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resizes = all
 }
 
 // planStats returns the planner's statistics as last published.

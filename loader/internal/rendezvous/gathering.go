@@ -14,6 +14,7 @@ import (
 // gathering has the equal requests of a job's processes. After the agreement, they are those that have agreed.
 type gathering struct {
 	target    target
+	began     time.Time
 	requests  map[process]request
 	sessions  map[string]process // places of the requests
 	ranks     map[int]int        // number of requests by rank
@@ -41,8 +42,9 @@ type request struct {
 	at          time.Time
 }
 
-func newGathering(t target) *gathering {
-	return &gathering{target: t, requests: map[process]request{}, sessions: map[string]process{}, ranks: map[int]int{}}
+func newGathering(t target, now time.Time) *gathering {
+	return &gathering{target: t, began: now, requests: map[process]request{}, sessions: map[string]process{},
+		ranks: map[int]int{}}
 }
 
 // isRepeated reports whether a request is one that has agreed, whose answer may be lost, or that of another process of

@@ -5,6 +5,8 @@ package rendezvous
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -25,6 +27,8 @@ const (
 	agreementTimeout = time.Minute
 	// maxListedRanks is the maximum number of ranks in a result or message.
 	maxListedRanks = 8
+	// maxListedJobs is the maximum number of jobs in Pending.
+	maxListedJobs = 16
 	// maxRequests is the maximum number of requests of all jobs.
 	maxRequests = 65_536
 	// expiryInterval is the interval at which outdated requests of all jobs are removed. Those of a job are also removed
@@ -45,7 +49,7 @@ func (r *Rendezvous) Restore(sizes planrecord.WorldSizes, began, now time.Time) 
 		return
 	}
 	for job, size := range sizes {
-		g := newGathering(target{step: size.Step, ranks: size.Ranks})
+		g := newGathering(target{step: size.Step, ranks: size.Ranks}, began)
 		g.restored, g.agreedAt = true, began
 		r.put(job, g)
 	}
@@ -78,7 +82,7 @@ func (r *Rendezvous) Join(q state.ResizeRequest, now time.Time) (result state.Re
 		}
 	}
 	if g == nil || g.target != want {
-		g = newGathering(want)
+		g = newGathering(want, now)
 	}
 	if _, repeated := g.requests[p]; !repeated && r.count() >= maxRequests {
 		return state.ResizeResult{}, false, &fault.Error{Reason: fault.Limited,
@@ -118,6 +122,24 @@ func (r *Rendezvous) Withdraw(q state.ResizeRequest) (agreed bool) {
 		g.remove(p)
 	}
 	return false
+}
+
+// Pending returns the first changes of world sizes, by job, that wait for ranks.
+func (r *Rendezvous) Pending(now time.Time) (all []state.PendingResize) {
+	for _, job := range slices.Sorted(maps.Keys(r.jobs)) {
+		g := r.jobs[job]
+		if g.expire(now); !g.agreedAt.IsZero() || g.isOutdated(now) {
+			continue
+		}
+		joined := slices.Sorted(maps.Keys(g.ranks))
+		all = append(all, state.PendingResize{Job: job, World: g.target.ranks, Step: g.target.step, Since: g.began,
+			Joined: joined[:min(len(joined), maxListedRanks)], JoinedCount: len(joined),
+			Missing: g.missing(), MissingCount: g.target.ranks - len(joined)})
+		if len(all) == maxListedJobs {
+			break
+		}
+	}
+	return all
 }
 
 // CheckRestart returns a *fault.Error if the ranks of a job agree on a world size, or have agreed just now.

@@ -3,6 +3,7 @@ package rendezvous_test
 import (
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -260,5 +261,40 @@ func TestRendezvous_Property(t *testing.T) {
 			}
 			clear(last)
 		}
+	}
+}
+
+// A change is pending from the first request until all ranks agree, or until no rank repeats its request.
+func TestRendezvous_Pending(t *testing.T) {
+	var r rendezvous.Rendezvous
+	check := func(now time.Time, want ...state.PendingResize) {
+		t.Helper()
+		if got := r.Pending(now); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	check(start)
+	r.Restore(planrecord.WorldSizes{"former": {Step: 1, Ranks: 2}}, start, start)
+	join(t, &r, from("1", 1, 3, 7), start)
+	join(t, &r, from("1", 1, 3, 7), start.Add(3*time.Second))
+	join(t, &r, from("2", 2, 3, 7), start.Add(4*time.Second))
+	p := state.PendingResize{Job: "j", World: 3, Step: 7, Since: start, Joined: []int{1, 2}, JoinedCount: 2,
+		Missing: []int{0}, MissingCount: 1}
+	check(start.Add(6*time.Second), p)
+	p.Joined, p.JoinedCount, p.Missing, p.MissingCount = []int{2}, 1, []int{0, 1}, 2
+	check(start.Add(8*time.Second), p)
+	check(start.Add(9 * time.Second))
+	for i := range 20 {
+		q := from(strconv.Itoa(i), i, 40, 7)
+		q.Job = string(rune('a' + i))
+		join(t, &r, q, start.Add(time.Minute))
+	}
+	all := r.Pending(start.Add(time.Minute))
+	if len(all) != 16 || all[2].Job != "c" || !slices.Equal(all[2].Missing, []int{0, 1, 3, 4, 5, 6, 7, 8}) {
+		t.Errorf("%+v", all)
+	}
+	r.Agree("c", start.Add(time.Minute))
+	if all = r.Pending(start.Add(time.Minute)); len(all) != 16 || all[2].Job != "d" {
+		t.Errorf("after the agreement: %+v", all)
 	}
 }

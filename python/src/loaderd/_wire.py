@@ -312,11 +312,12 @@ class RunStatus:
             raise ProtocolError(f"status of the run: {type(error).__name__}: {error}") from error
 
     def __str__(self) -> str:
-        """Returns the verdict, the remedy, and a line per job with its ranks."""
+        """Returns the verdict, the remedy, and a line per job and pending resize."""
         lines = [f"{self.sentence}: {self.do}" if self.do else self.sentence]
         for job in self.figures.get("jobs") or ():
             ranks = f"job {job['job']}: {job['present']} of {job['world']} ranks, {job['state']}"
             lines.append(f"{ranks}. {job['sentence']}" if job.get("sentence") else ranks)
+        lines += [resize["sentence"] for resize in self.figures.get("resizes") or ()]
         return "\n".join(lines)
 
     __repr__ = __str__  # a notebook shows this for loader.status()
