@@ -1,4 +1,4 @@
-"""Reads a run with loaderd.jax or loaderd.grain, with checkpoints of Orbax: python array_rows.py jax|grain URL ...
+"""Reads a run with loaderd.jax or loaderd.grain: python array_rows.py jax|elastic|grain URL ...
 
 Prints the ranks that the process reads as, then for every step the checksum of each row, or part of a row, of its
 devices.
@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from jax.experimental import multihost_utils
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 FIELDS = ("input_ids", "labels", "position_ids", "segment_ids", "loss_weights")
@@ -81,6 +84,61 @@ def read_jax(args: argparse.Namespace) -> None:
     manager.close()
 
 
+def read_elastic(args: argparse.Namespace) -> None:
+    """Reads steps on the devices of two processes, on those of process 0, and on all of them again, in another order.
+
+    Then process 1 kills itself, and process 0 continues on the devices that are left.
+    """
+    from loaderd import RankMissingError
+    from loaderd.jax import StepLoader
+
+    def on(devices: Iterable[jax.Device]) -> NamedSharding:
+        return NamedSharding(Mesh(np.array([*devices]), ("data",)), PartitionSpec("data"))
+
+    def read(loader: StepLoader, steps: int) -> None:
+        for _ in range(steps):
+            batch = next(loader)
+            write({"step": loader.step, "rows": checksums(batch, 0)})
+
+    def shared(value: Any) -> Any:
+        """Returns the value of process 0."""
+        padded = np.frombuffer(json.dumps(value).encode().ljust(1000), np.uint8)
+        return json.loads(bytes(multihost_utils.broadcast_one_to_all(padded)))
+
+    both, mixed = on(jax.devices()), on(jax.devices()[i] for i in (0, 2, 1, 3))
+    loader = StepLoader(args.url, both, fields=FIELDS)
+    write([[c.rank, c.world_size, c.peer] for c in loader._clients])
+    read(loader, 3)
+    if jax.process_index() == 0:
+        loader.resize(on(jax.local_devices()))
+        read(loader, 3)
+        try:
+            loader.resize(mixed, timeout=0)
+        except RankMissingError as error:
+            write({"error": str(error)})
+        read(loader, 1)
+        state = shared(loader.state_dict())
+    else:
+        try:
+            loader.resize(on(d for d in jax.devices() if d.process_index == 0))
+        except ValueError as error:
+            write({"error": str(error)})
+        loader.close()
+        state = shared(None)
+        loader = StepLoader(args.url, both, fields=FIELDS)
+        loader.load_state_dict(state)
+    loader.resize(mixed)
+    write({"ranks": [[c.rank, c.world_size, c.peer] for c in loader._clients]})
+    read(loader, 3)
+    if jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    with multihost_utils.live_devices(jax.devices()) as live:
+        loader.resize(on(live), step=loader.step - 1)
+        read(loader, 4)
+    loader.close()
+    os._exit(0)  # the shutdown of jax.distributed waits for the lost process
+
+
 def read_grain(args: argparse.Namespace) -> None:
     from loaderd.grain import StepIterDataset
 
@@ -105,7 +163,7 @@ def read_grain(args: argparse.Namespace) -> None:
 
 def main() -> None:
     flags = argparse.ArgumentParser()
-    flags.add_argument("reader", choices=["jax", "grain"])
+    flags.add_argument("reader", choices=["jax", "elastic", "grain"])
     flags.add_argument("url")
     flags.add_argument("--checkpoint", type=Path, required=True)
     flags.add_argument("--steps", type=int, required=True)
@@ -118,8 +176,14 @@ def main() -> None:
     flags.add_argument("--process", type=int, default=0)
     args = flags.parse_args()
     if args.coordinator:
-        jax.distributed.initialize(args.coordinator, args.processes, args.process)
-    {"jax": read_jax, "grain": read_grain}[args.reader](args)
+        jax.config.update("jax_enable_recoverability", args.reader == "elastic")
+        jax.distributed.initialize(
+            args.coordinator,
+            args.processes,
+            args.process,
+            heartbeat_timeout_seconds=10 if args.reader == "elastic" else 100,
+        )
+    {"jax": read_jax, "elastic": read_elastic, "grain": read_grain}[args.reader](args)
 
 
 if __name__ == "__main__":

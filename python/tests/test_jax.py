@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 import zlib
@@ -88,8 +89,8 @@ def check(steps: dict[int, loaderd.Step], *processes: dict[int, Rows]) -> None:
             assert (covered == 1).all(), (number, name)
 
 
-def together(python: Python, *args: object, devices: int = 2) -> list[str]:
-    """Returns the outputs of two processes."""
+def together(python: Python, *args: object, devices: int = 2, status: tuple[int, int] = (0, 0)) -> list[str]:
+    """Returns the outputs of two processes, which exit with the status."""
     variables = {**python.variables, "XLA_FLAGS": f"--xla_force_host_platform_device_count={devices}"}
     args = (*args, "--coordinator", f"127.0.0.1:{free_ports(1)[0]}", "--processes", 2, "--process")
     with ExitStack() as stack:
@@ -97,7 +98,7 @@ def together(python: Python, *args: object, devices: int = 2) -> list[str]:
             stack.enter_context(started(READER, *args, i, python=replace(python, variables=variables))) for i in (0, 1)
         ]
         texts = [job.communicate(timeout=120)[0] for job in jobs]
-        assert [job.returncode for job in jobs] == [0, 0]
+        assert tuple(job.returncode for job in jobs) == status
     return texts
 
 
@@ -119,6 +120,23 @@ def test_jax_resume_on_other_processes(url, python, tmp_path):
     assert last == same and totals.items() | more.items() | last.items() == whole.items()
     with loaderd.Client(url) as client:
         assert client.info().committed == 12
+
+
+@everything
+def test_jax_resize(url, python, tmp_path):
+    """Two processes, one, and two again without a restart. Then one is killed: each step has the rows of the client."""
+    args = ("elastic", url, "--checkpoint", tmp_path, "--steps", 0)
+    texts = together(python, *args, status=(0, -signal.SIGKILL))
+    (first, left, _), (second, right, _) = map(outputs, texts)
+    assert [first, second] == [[[0, 2, 0]], [[1, 2, 0]]]
+    assert list(left) == list(range(1, 14)) and list(right) == [1, 2, 3, 8, 9, 10]
+    assert "of 4 have not agreed on the world size 4 from step 6" in texts[0] and "has no rows" in texts[1]
+    assert '"ranks": [[0, 4, 0], [2, 4, 0]]' in texts[0] and '"ranks": [[1, 4, 0], [3, 4, 0]]' in texts[1]
+    steps, both = read(url), [1, 2, 3, 8, 9]
+    check(steps, {n: left[n] for n in both}, right)
+    check(steps, {n: rows for n, rows in left.items() if n not in both})
+    with loaderd.Client(url) as client:
+        assert client.info().world_sizes["trainer"] == (1, 9)
 
 
 @everything

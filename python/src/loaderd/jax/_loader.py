@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -19,7 +21,7 @@ from loaderd._step import Step
 from loaderd._step_stream import StepStream
 from loaderd._wire import RunInfo
 from loaderd.errors import ClosedClientError
-from loaderd.jax._ranks import check_rows, ranks_of, shards_of
+from loaderd.jax._ranks import Rank, check_rows, ranks_of, shards_of
 
 Batch = dict[str, jax.Array]
 
@@ -92,10 +94,8 @@ class StepLoader(Iterator[Batch]):
             raise ValueError(f"prefetch_factor {prefetch_factor}: want at least 1 batch")
         self._sharding, self._ahead, self._commit_as = sharding, prefetch_factor, commit_as
         self._format = ArrayFormat.checked(fields, labels, columns)
-        self._clients = [
-            Client(url, rank=r.rank, world_size=r.world_size, peer=r.peer, **self._format.client_options, **client)
-            for r in ranks_of(sharding, jax.process_index())
-        ]
+        self._connect = partial(Client, url, **self._format.client_options, **client)
+        self._clients = [self._client_of(r) for r in ranks_of(sharding, jax.process_index())]
         self._state, self._empty_pass_log = LoaderState(), EmptyPassLog()
         self._info: RunInfo | None = None
         self._streams: list[StepStream] = []
@@ -148,9 +148,7 @@ class StepLoader(Iterator[Batch]):
         """The run as it was on the loader's first request."""
         if self._info is None:
             self._info = self._clients[0].info()
-            shards, _ = shards_of(self._sharding)
-            for bucket, rows in self._info.rows.items():
-                check_rows(rows, bucket, shards)
+            _check_shards(self._info, self._sharding)
         return self._info
 
     def state_dict(self) -> dict[str, Any]:
@@ -179,6 +177,53 @@ class StepLoader(Iterator[Batch]):
         self._state.load(state_dict, self.info)
         self._stop()
         self._streams = []
+
+    def resize(self, sharding: NamedSharding, *, step: int | None = None, timeout: float = 60.0) -> None:
+        """Changes the sharding between two steps, such as to a mesh of the devices that are left.
+
+        Every process of the new mesh calls it at the same step: those that stay, and those that join with a loader
+        that has loaded the state of one that stays. Other processes close their loaders. It returns when all have
+        called it; the plan then records the number of ranks. Prefetched batches are discarded. After an exception, the
+        loader has its old sharding.
+
+        Args:
+            sharding: The sharding from this step on, as for a new loader.
+            step: The index of the step. By default it is `step`; an earlier one, of the last 64 that this loader
+                yielded, is read again, such as the step whose update failed with the processes that were lost.
+            timeout: Seconds to wait for the other processes.
+
+        Raises:
+            WorldConflictError: If another process requests another step or sharding.
+            WorldMismatchError: If the row shards do not divide the rows of the steps.
+            RankMissingError: If a process has not called it in time.
+            ValueError: If no device of the mesh is in this process, or `step` was not yielded recently.
+        """
+        if self._closed:
+            raise ClosedClientError("the loader is closed")
+        ranks, state = ranks_of(sharding, jax.process_index()), self._state
+        _check_shards(self.info, sharding)
+        before = state.step, state.tokens
+        clients = list(self._clients)
+        places = [Rank(c.rank, c.world_size, c.peer) for c in clients]
+        try:
+            state.move(step)
+            clients += map(self._client_of, ranks[len(clients) :])
+            run_id = state.identify(self.info, self._run_id)
+            self._stop(left=True)
+            for client in clients:
+                client.keep_to_id(run_id)
+                client.keep_skips(state.skips)
+            _agree(clients[: len(ranks)], ranks, state.skips.takeoff(state.step), timeout)
+        except BaseException:
+            state.step, state.tokens = before
+            for client, place in zip(self._clients, places, strict=True):
+                client.rank, client.world_size, client.peer = place.rank, place.world_size, place.peer
+            for client in clients[len(self._clients) :]:
+                client.close()
+            raise
+        for client in clients[len(ranks) :]:
+            client.close()
+        self._clients, self._sharding, self._streams = clients[: len(ranks)], sharding, []
 
     def commit(self, step: int | None = None) -> int:
         """Commits: the trainer's own checkpoint is *durable* and covers all steps before `step`.
@@ -216,6 +261,9 @@ class StepLoader(Iterator[Batch]):
         """The run's id as the last streams found it; None before."""
         return self._streams[0].run_id if self._streams else None
 
+    def _client_of(self, rank: Rank) -> Client:
+        return self._connect(rank=rank.rank, world_size=rank.world_size, peer=rank.peer)
+
     def _open(self) -> list[Prefetcher[_PlacedRows]]:
         if self._closed:
             raise ClosedClientError("the loader is closed")
@@ -230,13 +278,41 @@ class StepLoader(Iterator[Batch]):
         ]
         return self._readers
 
-    def _stop(self) -> None:
-        """Ends the threads and drops their batches."""
+    def _stop(self, left: bool = False) -> None:
+        """Ends the threads and drops their batches.
+
+        Args:
+            left: Whether this process no longer reads as its ranks.
+        """
         readers, self._readers = self._readers, []
         for reader, stream in zip(readers, self._streams, strict=False):
             if not self._closed:
-                stream.suspend()
+                stream.leave() if left else stream.suspend()
             reader.close()
+
+
+def _check_shards(info: RunInfo, sharding: NamedSharding) -> None:
+    """Checks that the row shards divide the rows of every step.
+
+    Raises:
+        WorldMismatchError: If they do not.
+    """
+    shards, _ = shards_of(sharding)
+    for bucket, rows in info.rows.items():
+        check_rows(rows, bucket, shards)
+
+
+def _agree(clients: Sequence[Client], ranks: Sequence[Rank], step: int, timeout: float) -> None:
+    """Waits until all ranks of the job, those of this process included, have requested their number from a step on."""
+
+    def request(client: Client, rank: Rank) -> None:
+        client.agree_world_size(rank.rank, rank.world_size, rank.peer, step, timeout)
+
+    if len(ranks) == 1:
+        request(clients[0], ranks[0])
+        return
+    with ThreadPoolExecutor(len(ranks)) as pool:  # each request waits for the others
+        list(pool.map(request, clients, ranks))
 
 
 @dataclass(frozen=True, slots=True)
