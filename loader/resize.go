@@ -114,7 +114,7 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 			reports := open.LastReport.After(began)
 			if reports && now.Sub(began) >= streamEnd {
 				err := follower.WorldConflictError(place, step, size)
-				err.Message += ", with open streams of " + diagnosis.NameRanks(open.Ranks, open.Count)
+				err.Message += ", with open streams of " + nameStreams(open)
 				return err
 			}
 			if !reports && now.Sub(open.LastReport) >= streamEnd {
@@ -141,6 +141,18 @@ func (w *worldSizes) logSilent(former census.Key, open census.OpenStreams, world
 		return
 	}
 	w.log.Warn("restarted job waits for silent streams of its former world size", "job", former.Job, "ranks", world,
-		"former_ranks", former.World, "open", diagnosis.NameRanks(open.Ranks, open.Count), "at_most",
+		"former_ranks", former.World, "open", nameStreams(open), "at_most",
 		max(0, census.SilentAfter-time.Since(open.LastReport)).Round(time.Millisecond))
+}
+
+// nameStreams names ranks with open streams, and where the first one is.
+func nameStreams(open census.OpenStreams) string {
+	text := diagnosis.NameRanks(open.Ranks, open.Count)
+	switch {
+	case open.Address != "":
+		text += ", the first at " + open.Address
+	case open.Daemon != "":
+		text += ", the first at daemon " + open.Daemon
+	}
+	return text
 }

@@ -261,8 +261,8 @@ func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 				t.Errorf("waited %s", waited)
 			}
 			if c.reports {
-				if want := "the job has 4 ranks from step 0, with open streams of ranks 2, 3"; reason(err) != fault.WorldConflict ||
-					!strings.Contains(err.Error(), want) {
+				want := "the job has 4 ranks from step 0, with open streams of ranks 2, 3, the first at daemon b"
+				if reason(err) != fault.WorldConflict || !strings.Contains(err.Error(), want) {
 					t.Errorf("the job reports: %v", err)
 				}
 			} else if err != nil {
@@ -284,7 +284,7 @@ func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 				}
 			}
 			want := "restarted job waits for silent streams of its former world size job=trainer ranks=2 former_ranks=4 " +
-				"open=ranks 2, 3 at_most="
+				"open=ranks 2, 3, the first at daemon b at_most="
 			if got := log.take(); (len(got) == 1) != (name == "at once") || len(got) > 0 && !strings.HasPrefix(got[0], want) {
 				t.Errorf("logged %q", got)
 			}
@@ -293,6 +293,42 @@ func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestResize_UnrelatedReaderOfTheJob lets a reader without a job read as the stopped trainer, whose restart is refused
+// while that reader is connected. The error has its address.
+func TestResize_UnrelatedReaderOfTheJob(t *testing.T) {
+	bubble(t, "notebook", func(t *testing.T) {
+		w := newFixture(config("concat"))
+		documents(400)(w)
+		run, stop := w.start(t)
+		resize(t, []*loader.Run{run}, 4, 0)
+		reader(t, run, 0, 4, 0, 3).Close()
+		time.Sleep(time.Minute)
+		notebook, err := run.JoinAs(t.Context(), state.RankID{World: 1}, 0, state.Client{Session: fmt.Sprint(0, 1),
+			Address: "10.0.0.7:4000"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		quit := report(t, run, 1, 0)
+		_, err = run.Join(state.RankID{Rank: 1, World: 4}, 3)
+		for _, want := range []string{
+			"the job has 1 ranks from step 0, with open streams of rank 0, the first at 10.0.0.7:4000",
+			"or give an unrelated reader another job"} {
+			if reason(err) != fault.WorldConflict || !strings.Contains(err.Error(), want) {
+				t.Errorf("the restart: %v, want %q", err, want)
+			}
+		}
+		notebook.Close()
+		quit()
+		reader(t, run, 1, 4, 3, 1).Close()
+		if got := run.Info().WorldSizes; !maps.Equal(got, sizes(3, 4)) {
+			t.Errorf("world sizes %v", got)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // TestResize_RestartedDaemon restarts the daemon after an agreement whose answer one of two ranks has not received.

@@ -448,7 +448,7 @@ func TestCensus_OpenStreams(t *testing.T) {
 	key := census.Key{Job: "pretrain", World: 16}
 	id := func(n int) census.ProcessID { return census.ProcessID{Key: key, Rank: n} }
 	for n := range 10 {
-		b.Open(id(n), census.Client{Session: "s"}, 0, now)
+		b.Open(id(n), census.Client{Session: "s", Address: fmt.Sprintf("10.0.0.%d:4000", n)}, 0, now)
 	}
 	pass := func(d time.Duration) census.OpenStreams {
 		now = now.Add(d)
@@ -457,8 +457,11 @@ func TestCensus_OpenStreams(t *testing.T) {
 	}
 	open := pass(4 * time.Second)
 	if want := []int{0, 1, 2, 3, 4, 5, 6, 7}; open.Count != 10 || !slices.Equal(open.Ranks, want) || open.AreSilent(now) ||
-		!open.LastReport.Equal(began) {
+		!open.LastReport.Equal(began) || open.Daemon != "b" {
 		t.Errorf("%+v", open)
+	}
+	if own := b.OpenStreams(key, now); own.Daemon != "" || own.Address != "10.0.0.0:4000" {
+		t.Errorf("%+v", own)
 	}
 	a.RecordReport(id(9), census.Report{Session: "s"}, now)
 	if open = pass(4 * time.Second); open.AreSilent(now) || !open.LastReport.Equal(began.Add(4*time.Second)) {

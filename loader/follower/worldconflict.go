@@ -15,7 +15,8 @@ func WorldConflictError(place state.RankID, step uint64, agreed planrecord.World
 	return &fault.Error{Reason: fault.WorldConflict,
 		Message: fmt.Sprintf("rank %d of %d of job %q cannot read step %d: the job has %d ranks from step %d",
 			place.Rank, place.World, place.JobName(), step, agreed.Ranks, agreed.Step),
-		Advice: "stop this process, or change the world size of all ranks at one step (StepLoader.resize)",
+		Advice: "stop this process, change the world size of all ranks at one step (StepLoader.resize), or give an " +
+			"unrelated reader another job",
 		Facts: map[string]string{"job": place.JobName(), "rank": strconv.Itoa(place.Rank),
 			"world": strconv.Itoa(place.World), "step": strconv.FormatUint(step, 10),
 			"agreed": strconv.Itoa(agreed.Ranks), "from_step": strconv.FormatUint(agreed.Step, 10)}}
