@@ -296,6 +296,21 @@ def test_Resize_BeforeAndAfterSkippedSteps(served, pair):
         assert next(a).index == next(c).index == 7
 
 
+def test_Resize_OfUnchangedRanksComparesSkips(pair):
+    """Ranks that have skipped different numbers of steps find out: the error has the skips of both."""
+    a, b = pair
+    a.skip(3)
+    b.skip(2)
+    message = r"it skips the steps \[\[4,6\]\], and rank 0 requested 2 ranks from step 4 skipping the steps \[\[4,7\]\]"
+    with waiting(a, a.rank, a.world_size) as outcome:
+        with pytest.raises(WorldConflictError, match=message):
+            b.resize(b.rank, b.world_size)
+        b.keep_skips(Skips.checked(a.skips))
+        b.resize(b.rank, b.world_size)
+        assert outcome() is None
+    assert next(a).index == next(b).index == 7
+
+
 @pytest.mark.parametrize("joined", [True, False])
 def test_Resize_LastRankJoinsAtTheTimeout(joined):
     """The withdrawal of a request that has been agreed on meanwhile is no error."""
