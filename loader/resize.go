@@ -86,13 +86,7 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 	if err := follower.CheckWorldSize(w.plan.Schedule(), step, place.World); err != nil {
 		return err
 	}
-	limit, cancel := context.WithTimeout(ctx, w.timeout)
-	defer cancel()
-	if err := w.plan.Follow(limit); ctx.Err() != nil {
-		return ctx.Err()
-	} else if limit.Err() != nil { // this process may not have read the latest record
-		return w.follower.UnansweredCause()
-	} else if err != nil {
+	if err := w.follow(ctx); err != nil {
 		return err
 	}
 	const (
@@ -123,13 +117,42 @@ func (w *worldSizes) await(ctx context.Context, place state.RankID, step uint64)
 			continue
 		}
 		q.Step = min(step, w.plan.PlannedSteps())
-		_, err := w.change(ctx, q)
+		recorded, err := w.restart(ctx, q)
 		var conflict *fault.Error
-		if !errors.As(err, &conflict) || conflict.Reason != fault.WorldConflict || now.Sub(began) >= patience {
+		retry := errors.As(err, &conflict) && conflict.Reason == fault.WorldConflict && now.Sub(began) < patience
+		if recorded || err != nil && !retry {
 			return err
 		}
 	}
 	return ctx.Err()
+}
+
+// restart records the world size of a restarted job, and reports whether this process has the record. Until then, its
+// readers conflict with silent streams of the former world size.
+func (w *worldSizes) restart(ctx context.Context, q state.ResizeRequest) (recorded bool, err error) {
+	if _, err := w.change(ctx, q); err != nil {
+		return false, err
+	}
+	if _, differs := w.recorded(q.RankID); !differs {
+		return true, nil
+	}
+	err = w.follow(ctx)
+	_, differs := w.recorded(q.RankID)
+	return err == nil && !differs, err
+}
+
+// follow reads the records of the plan that this process does not have yet.
+func (w *worldSizes) follow(ctx context.Context) error {
+	limit, cancel := context.WithTimeout(ctx, w.timeout)
+	defer cancel()
+	err := w.plan.Follow(limit)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case limit.Err() != nil:
+		return w.follower.UnansweredCause()
+	}
+	return err
 }
 
 // logSilent logs that a restarted job waits for streams whose clients do not report. It is one message for all ranks.

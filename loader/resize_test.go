@@ -222,13 +222,15 @@ func TestResize_RestartedJob(t *testing.T) {
 // returns gets an error. While one of the ranks reports, the job is not lost.
 func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 	for name, c := range map[string]struct {
+		at       int           // daemon of the restart; the first one leads
 		lost     time.Duration // since the last report, at the restart
 		reports  bool          // one of the clients, to the other daemon
 		min, max time.Duration // of the wait
 	}{
-		"at once":   {0, false, 4 * time.Second, 6500 * time.Millisecond}, // reports of another daemon arrive with its rolls
-		"later":     {8 * time.Second, false, 0, 100 * time.Millisecond},
-		"reporting": {8 * time.Second, true, 3 * time.Second, 4 * time.Second},
+		"at once":       {0, 0, false, 4 * time.Second, 6500 * time.Millisecond}, // reports arrive with rolls
+		"later":         {0, 8 * time.Second, false, 0, 100 * time.Millisecond},
+		"at a follower": {1, 8 * time.Second, false, 0, 500 * time.Millisecond},
+		"reporting":     {0, 8 * time.Second, true, 3 * time.Second, 4 * time.Second},
 	} {
 		bubble(t, name, func(t *testing.T) {
 			log := &lines{words: "restarted job waits"}
@@ -256,7 +258,7 @@ func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 			time.Sleep(c.lost)
 
 			began := time.Now()
-			r, err := a.JoinAs(t.Context(), state.RankID{World: 2}, 1, state.Client{Session: fmt.Sprint(0, 2)})
+			r, err := runs[c.at].JoinAs(t.Context(), state.RankID{World: 2}, 1, state.Client{Session: fmt.Sprint(0, 2)})
 			if waited := time.Since(began); waited < c.min || waited > c.max {
 				t.Errorf("waited %s", waited)
 			}
@@ -269,7 +271,10 @@ func TestResize_RestartAfterLossOfMachine(t *testing.T) {
 				t.Fatal(err)
 			} else {
 				defer r.Close()
-				defer report(t, a, 2, 0)()
+				defer report(t, runs[c.at], 2, 0)()
+				if _, err := r.Next(t.Context()); err != nil {
+					t.Errorf("the first step: %v", err)
+				}
 				time.Sleep(3 * time.Second)
 				for _, r := range old[2:] {
 					if _, err := r.Next(t.Context()); reason(err) != fault.WorldConflict {
