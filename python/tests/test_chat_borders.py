@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer
+from tokenizers import AddedToken, Regex, Tokenizer, pre_tokenizers
 
-from chat_tokenizers import MODELS, llama, model_tokenizer, small, small_json, with_template
+from chat_tokenizers import MODELS, llama, model_tokenizer, reference, small, small_json, with_template
 from chats import CHATS, chat
 from loaderd import Chat, InvalidDocumentError
 from loaderd.producer._chat_tokens import ChatTokenizer
@@ -94,6 +95,28 @@ def test_TokenBorders_TokenizersWithoutThem() -> None:
         tokenizer = small(PLAIN)
         tokenizer._tokenizer = changed
         assert token_borders(tokenizer) is None, token
+
+
+def test_TokenBorders_DigitsAlone() -> None:
+    """A tokenizer that separates only digits has tokens with line breaks and letters."""
+    changed = Tokenizer.from_str(small_json())
+    byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    tokenizer = small(PLAIN)
+    tokenizer._tokenizer = changed
+    for before in (pre_tokenizers.Digits(), pre_tokenizers.Split(Regex(r"\p{N}{1,3}"), "isolated")):
+        changed.pre_tokenizer = pre_tokenizers.Sequence([before, byte_level])
+        known = token_borders(tokenizer)
+        assert known is not None and not known.lines
+
+
+def test_TokenBorders_SpecialTokensAsText() -> None:
+    """A tokenizer that splits special tokens joins their text with the text next to them."""
+    tokenizer = copy.deepcopy(with_template("llama3", "llama3_training"))
+    tokenizer.split_special_tokens = tokenizer.backend_tokenizer.encode_special_tokens = True
+    made, some = Chat(tokenizer, as_tokens=True), chat("Hi!", "Yes!!", "Ok?", "Ok!!")
+    document = made(some)
+    assert (document["ids"], document["loss"]) == reference(tokenizer, some)
+    assert len(document["ids"]) > len(Chat(with_template("llama3", "llama3_training"), as_tokens=True)(some)["ids"])
 
 
 def test_Chat_MessagesWithoutLoss() -> None:

@@ -23,10 +23,10 @@ _CASED = (
 )
 _MARKS = r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*"
 _ASCII = r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+"""
+_ISOLATED = frozenset((r"\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+"))
+"""Patterns that separate digits and characters of Chinese and Japanese before the one of the others."""
 _LINES = frozenset(
     (
-        r"\p{N}{1,3}",
-        "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
         rf"{_CONTRACTIONS}|{_LETTERS}|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_BLANKS}",
         rf"{_CONTRACTIONS}|{_LETTERS}|\p{{N}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*{_BLANKS}",
         rf"{_CONTRACTIONS}|{_MARKS}{_BLANKS}",
@@ -97,6 +97,8 @@ def token_borders(tokenizer: Any) -> TokenBorders | None:
     """Returns the borders of a fast tokenizer of transformers; None if none are known."""
     backend = tokenizer.backend_tokenizer
     model = backend.model
+    if backend.encode_special_tokens or getattr(tokenizer, "split_special_tokens", False):
+        return None
     if type(model).__name__ != "BPE" or model.dropout or model.continuing_subword_prefix or model.end_of_word_suffix:
         return None
     normalizer = _state(backend.normalizer)
@@ -123,15 +125,15 @@ def token_borders(tokenizer: Any) -> TokenBorders | None:
     contents = tuple(sorted(token.content for token in added))
     if any(b.startswith(a) for a, b in itertools.pairwise(contents)):
         return None
-    lines = not last["use_regex"] and bool(before) and all(map(_keeps_lines, before))
+    patterns = [_pattern(step) for step in before if step["type"] != "Digits"]
+    lines = not last["use_regex"] and _ISOLATED.union(_LINES).issuperset(patterns) and not _LINES.isdisjoint(patterns)
     return TokenBorders(contents, frozenset(begins), tuple({content[-1] for content in contents}), lines)
 
 
-def _keeps_lines(step: dict[str, Any]) -> bool:
-    if step["type"] == "Digits":
-        return True
-    pattern = step["pattern"].get("Regex", "").replace("\r", r"\r").replace("\n", r"\n")
-    return step["behavior"] == "Isolated" and not step["invert"] and pattern in _LINES
+def _pattern(step: dict[str, Any]) -> str | None:
+    """Returns the pattern by which a step separates tokens; None if it removes or joins matches."""
+    pattern: str = step["pattern"].get("Regex", "").replace("\r", r"\r").replace("\n", r"\n")
+    return pattern if step["behavior"] == "Isolated" and not step["invert"] else None
 
 
 def _state(component: Any) -> dict[str, Any] | None:
