@@ -352,7 +352,7 @@ func (c *compiler) match(call ast.CallExpr) (function[bool], error) {
 	if err != nil {
 		return nil, c.errorAt(pattern, err.Error())
 	}
-	matches := matcher(parsed, re)
+	matches := matcher(parsed, program, re)
 	return func(in input) (bool, bool) {
 		s, ok := x(in)
 		return ok && matches(s), ok

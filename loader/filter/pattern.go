@@ -23,8 +23,8 @@ type literal struct {
 // maxLiterals is the maximum number of texts. Beyond it, package regexp is faster.
 const maxLiterals = 16
 
-// matcher returns a function with the results of re.MatchString. parsed is the expression of re.
-func matcher(parsed *syntax.Regexp, re *regexp.Regexp) func(string) bool {
+// matcher returns a function with the results of re.MatchString. parsed and program are the expression of re.
+func matcher(parsed *syntax.Regexp, program *syntax.Prog, re *regexp.Regexp) func(string) bool {
 	parts := trimRepetitions(concatenated(parsed.Simplify()))
 	if all, ok := literalsOf(parts); ok {
 		return all.occursIn
@@ -32,10 +32,14 @@ func matcher(parsed *syntax.Regexp, re *regexp.Regexp) func(string) bool {
 	if gap := gapMatcher(parts); gap != nil {
 		return gap
 	}
-	if part := longestLiterals(parts); part != nil {
-		return func(s string) bool { return part.occursIn(s) && re.MatchString(s) }
+	match := re.MatchString
+	if a := newAutomaton(program); a != nil {
+		match = a.matches
 	}
-	return re.MatchString
+	if part := longestLiterals(parts); part != nil {
+		return func(s string) bool { return part.occursIn(s) && match(s) }
+	}
+	return match
 }
 
 func (a literals) occursIn(s string) bool {

@@ -26,9 +26,9 @@ func drawPattern(t *rapid.T, depth int) string {
 	case "gap":
 		return "^" + sub() + rapid.SampledFrom([]string{".*", ".+", "(?s:.)*"}).Draw(t, "gap") + sub() + "$"
 	case "class":
-		return rapid.SampledFrom([]string{"[ab]", "[^a]", ".", "(?i:a)", "(?i:k)", `[\x{fffc}-\x{fffe}]`}).Draw(t, "class")
+		return rapid.SampledFrom([]string{"[ab]", "[^a]", ".", "(?i:a)", "(?i:k)", `[\x{fffc}-\x{fffe}]`, `\w`, `\pL`}).Draw(t, "class")
 	case "anchor":
-		return rapid.SampledFrom([]string{"^", "$", `\b`, "(?m:^)", "(?m:$)", `\z`, ""}).Draw(t, "anchor")
+		return rapid.SampledFrom([]string{"^", "$", `\b`, `\B`, "(?m:^)", "(?m:$)", `\z`, ""}).Draw(t, "anchor")
 	}
 	return rapid.StringMatching("[abké]{1,2}").Draw(t, "text")
 }
@@ -52,8 +52,36 @@ func checkPattern(t interface{ Fatalf(string, ...any) }, pattern, text string) {
 	if err != nil {
 		return
 	}
-	if got, want := matcher(parsed, re)(text), re.MatchString(text); got != want {
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return
+	}
+	want := re.MatchString(text)
+	if got := matcher(parsed, program, re)(text); got != want {
 		t.Fatalf("%q in %q: %v, package regexp returns %v", pattern, text, got, want)
+	}
+	if a := newAutomaton(program); a != nil && a.matches(text) != want {
+		t.Fatalf("%q in %q: the automaton returns %v, package regexp %v", pattern, text, !want, want)
+	}
+}
+
+// An automaton has bounded size, also for expressions whose automata are exponentially large.
+func TestAutomaton_Bounds(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		`^[a-z]+/[a-z]+/[0-9]+[.]py$`: true, `\bid\b`: true, `(?i)[k\x{212a}]+s`: true, `\p{Greek}\PL`: true, `(?m)^\s+$`: true,
+		`(a|b)*a(a|b){12}`: false, `a.{20}b.{20}c`: false, `[^a]a{900}`: false,
+	} {
+		parsed, err := syntax.Parse(pattern, syntax.Perl)
+		if err != nil {
+			t.Fatal(err)
+		}
+		program, err := syntax.Compile(parsed.Simplify())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := newAutomaton(program) != nil; got != want {
+			t.Errorf("%s has an automaton: %v, want %v", pattern, got, want)
+		}
 	}
 }
 
@@ -70,7 +98,7 @@ func FuzzMatcher(f *testing.F) {
 	for _, x := range [][2]string{{"^src/.*[.](py|go)$", "src/a.py"}, {"(^|/)test_?s?/", "a/tests/b"},
 		{"(?i)readme$", "ReadMe"}, {`^\s*$`, "\n"}, {"a|^b$|c+", "\xffb"}, {"[0-9]+/README", "1/README"},
 		{"(?m)^a$", "b\na"}, {"x*?ab+$", "abb"}, {"^a.*b$", "a\nb"}, {"^a.+b$", "ab"}, {"^ab.*ba$", "aba"},
-		{"^(?s:a.*b)$", "a\nb"}, {"a$b", "xab"}, {"x^c", "xcd"}, {"^.*b", "a\nb"}} {
+		{"^(?s:a.*b)$", "a\nb"}, {`\bé\B`, "aé b"}, {`(?im)^k.$`, "\n\u212a\xff"}, {`^\PL*\d$`, "é1"}, {"a$b", "xab"}, {"x^c", "xcd"}, {"^.*b", "a\nb"}} {
 		f.Add(x[0], x[1])
 	}
 	f.Fuzz(func(t *testing.T, pattern, text string) {
