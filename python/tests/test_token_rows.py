@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from loaderd import InvalidDocumentError
 from loaderd.chats import ChatRows, RowOptions
 from loaderd.chats._errors import FileError
 from loaderd.chats._token_rows import token_documents
+from scale import share
 
 
 def packed(chats: list[tuple[list[int], list[int]]]) -> dict[str, list[int]]:
@@ -146,6 +149,62 @@ def test_ChatRows_OlmoCoreWithATruncatedFile(tmp_path: Path) -> None:
     (folder / "labels_mask_part_0000.npy").write_bytes(b"\0\1\2\0\0\0\0\0\0")
     bad, *good = ChatRows([str(folder)])
     assert "its labels_mask has values other than 0 and 1" in str(bad) and len(good) == 2
+
+
+def damage(rng: random.Random, data: bytes) -> bytes | None:
+    """Returns the content of a damaged file; None for a missing one."""
+    kind = rng.choice(("missing", "truncated", "longer", "flipped", "flipped", "replaced", "removed", "moved"))
+    at, size = rng.randrange(len(data) + 1), rng.randrange(1, 9)
+    if kind == "flipped":
+        changed = bytearray(data)
+        for _ in range(size if data else 0):
+            changed[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+        return bytes(changed)
+    return {
+        "missing": None,
+        "truncated": data[:at],
+        "longer": data + rng.randbytes(size),
+        "replaced": rng.randbytes(at),
+        "removed": data[:at] + data[at + size :],
+        "moved": data[at:] + data[:at],
+    }[kind]
+
+
+def test_ChatRows_RandomlyDamagedOlmoCore(tmp_path: Path) -> None:
+    """Damaged files yield documents, errors of documents, or one error that names a file."""
+    rng, outcomes = random.Random("olmo"), Counter[str]()
+    whole = olmo_cache(tmp_path / "whole", CHATS * 3, np.uint16, 11)
+    files = {path.name: path.read_bytes() for path in sorted(whole.glob("*_part_*"))}
+    folder = tmp_path / "damaged"
+    folder.mkdir()
+    for _ in range(share(4000, 10)):
+        damaged = dict(files)
+        for name in rng.sample(sorted(files), rng.choice((1, 1, 2, len(files)))):
+            lines = name.endswith(".gz") and rng.random() < 0.5  # in a valid archive
+            data = damage(rng, gzip.decompress(files[name]) if lines else files[name])
+            if data is None:
+                del damaged[name]
+            else:
+                damaged[name] = gzip.compress(data) if lines else data
+        if rng.random() < 0.1:
+            name = rng.choice([name for name in files if name.startswith("token_ids") and name.endswith(".npy")])
+            kind = rng.choice((np.uint8, np.uint32, np.uint64, np.float64, ">u2", np.complex128))
+            damaged[name] = np.frombuffer(files[name], np.uint16).astype(kind).tobytes()
+        for path in folder.iterdir():
+            path.unlink()
+        for name, data in damaged.items():
+            (folder / name).write_bytes(data)
+        rows = ChatRows([str(rng.choice([folder, *(folder / name for name in files if name.endswith(".npy"))]))])
+        try:
+            for document in rows:
+                if not isinstance(document, InvalidDocumentError):
+                    assert document["ids"].dtype == np.int32 and len(document["ids"]) == len(document["loss"]) > 0
+                assert Path(rows.place.file).name in damaged
+                outcomes[type(document).__name__] += 1
+        except FileError as error:
+            assert str(folder) in str(error)
+            outcomes["FileError"] += 1
+    assert min(outcomes[name] for name in ("dict", "InvalidDocumentError", "FileError")) > share(40, 10), outcomes
 
 
 @pytest.mark.parametrize(
