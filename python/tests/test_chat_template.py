@@ -193,7 +193,7 @@ def test_Chat_TokensOfAChatThatTheTokenizerRejects(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(ChatTokenizer, "offsets", fails)
     chats = [chat("a", "b"), chat("c", "boom"), chat("d", "e")]
-    found = made.tokens([made.render(some, None, None, 0) for some in chats])
+    found = made._tokenize([made._render(some, None, None, 0) for some in chats])
     assert str(found[1]) == "cannot render the chat template: ValueError: too long"
     for some, tokens in ((chats[0], found[0]), (chats[2], found[2])):
         assert isinstance(tokens, dict) and tokens["ids"].tolist() == made(some)["ids"]

@@ -50,7 +50,7 @@ class TokenizedRows:
         with ThreadPoolExecutor(1, "loaderd-tokenizer") as pool:
             before = _Batch()
             for batch in self._batches():
-                batch.tokens = pool.submit(self.chat.tokens, batch.rendered)
+                batch.tokens = pool.submit(self.chat._tokenize, batch.rendered)
                 yield from self._documents(before)
                 before = batch
             yield from self._documents(before)
@@ -84,7 +84,7 @@ class TokenizedRows:
         if isinstance(document, (InvalidDocumentError, FileError)) or "messages" not in document:
             return document
         try:
-            return self.chat.render(
+            return self.chat._render(
                 document["messages"],
                 document.get("tools"),
                 document.get("chat_template_kwargs"),

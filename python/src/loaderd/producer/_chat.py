@@ -193,14 +193,14 @@ class Chat:
         Raises:
             InvalidDocumentError: If the input is not a chat, the template fails, or no split of the text is correct.
         """
-        document = self.document(messages, tools, arguments, loss_from)
+        document = self._document(messages, tools, arguments, loss_from)
         if "parts" in document:
             return document
         runs = document["loss_runs"]
         loss: list[bool] = np.repeat(np.arange(len(runs)) % 2 == 0, runs).tolist()
         return {"ids": document["ids"].tolist(), "loss": loss}
 
-    def document(
+    def _document(
         self, messages: object, tools: object, arguments: Mapping[str, Any] | None, loss_from: int
     ) -> dict[str, Any]:
         """Returns the document of a chat in the form that is fastest to publish.
@@ -211,9 +211,9 @@ class Chat:
         Raises:
             InvalidDocumentError: As when the object is called.
         """
-        rendered = self.render(messages, tools, arguments, loss_from)
+        rendered = self._render(messages, tools, arguments, loss_from)
         if self.as_tokens:
-            [found] = self.tokens([rendered])
+            [found] = self._tokenize([rendered])
             if isinstance(found, InvalidDocumentError):
                 raise found
             return found
@@ -227,7 +227,7 @@ class Chat:
         except Exception as error:
             raise _failed(error) from error
 
-    def render(
+    def _render(
         self, messages: object, tools: object, arguments: Mapping[str, Any] | None, loss_from: int
     ) -> RenderedChat:
         """Returns a chat as text.
@@ -255,7 +255,7 @@ class Chat:
             parts = self._borders.cut(text, _last_span(spans) if marked and self._turns == "last" else spans)
         return RenderedChat(text, spans, marked, parts)
 
-    def tokens(self, chats: Sequence[RenderedChat]) -> list[dict[str, Any] | InvalidDocumentError]:
+    def _tokenize(self, chats: Sequence[RenderedChat]) -> list[dict[str, Any] | InvalidDocumentError]:
         """Returns the tokens of chats, which are tokenized together.
 
         Returns:
@@ -267,7 +267,7 @@ class Chat:
         except Exception as error:  # tokenizers raise exceptions without a type
             if len(chats) == 1:
                 return [_failed(error)]
-            return [self.tokens([chat])[0] for chat in chats]
+            return [self._tokenize([chat])[0] for chat in chats]
 
     def _documents(self, chats: Sequence[RenderedChat]) -> list[dict[str, Any] | InvalidDocumentError]:
         cut = iter(self._tokens.ids([part["text"] for chat in chats for part in chat.parts or ()]))

@@ -250,7 +250,7 @@ class Encoder:
                 raise InvalidDocumentError(
                     "messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)"
                 )
-            given = self.chat.document(
+            given = self.chat._document(
                 given["messages"], given.get("tools"), given.get("chat_template_kwargs"), given.get("loss_from", 0)
             )
             if "parts" in given:  # valid, and of encodable texts
