@@ -1,5 +1,6 @@
 """loaderd.serve: a private daemon for the duration of a block."""
 
+import importlib
 import json
 import os
 import pickle
@@ -98,6 +99,26 @@ def test_a_tokenizer_of_another_library() -> None:
     ) as url:
         [step] = rows(url)
     assert sorted(step[step != 3].tolist()) == [0, 1, 2, 2, 2]
+
+
+def test_a_processor_of_sentencepiece(tmp_path: Path) -> None:
+    sentencepiece = pytest.importorskip("sentencepiece")
+    model = importlib.import_module("trained_tokenizers").sentencepiece_model(model_type="bpe", byte_fallback=True)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+    path = tmp_path / "x.model"
+    path.write_bytes(model)
+    found = []
+    for tokenizer in (processor, str(path)):
+        with loaderd.serve(TEXTS, tokenizer=tokenizer, settings=SMALL) as url:
+            found.append(rows(url))
+    np.testing.assert_array_equal(*found)
+    ids = processor.encode(TEXTS[0])
+    ids_as_documents = [{"ids": ids}] * 3
+    with loaderd.serve(ids_as_documents, tokenizer=processor, settings=SMALL, folder=tmp_path / "run") as url:
+        [step] = rows(url)
+    assert step[0, : len(ids)].tolist() == ids  # the processor's fingerprint is the run's
+    with loaderd.serve(ids_as_documents, tokenizer=processor, settings=SMALL, folder=tmp_path / "run") as url:
+        np.testing.assert_array_equal(rows(url), [step])
 
 
 def test_settings_as_flags() -> None:

@@ -17,6 +17,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import sentencepiece
 import torch
 from torch.utils.data import DataLoader
 
@@ -25,6 +26,7 @@ from jobs import ROOT
 from loaderd.torch import StepLoader
 from loaderd.torch._document_run import paths_of, python_terms
 from test_serving import SOURCES, running
+from trained_tokenizers import sentencepiece_model
 from waiting import wait_for
 
 SMALL = {"steps.rows": 2, "packing.buckets": [64], "packing.pool": 64, "packing.holdback": 0, "shuffle.window": 4}
@@ -55,6 +57,13 @@ def test_StepLoader_TextsAndFilesBecomeBatchesAndNothingStays(tmp_path: Path) ->
     assert len(texts) > 5 and not running(folder) and not folder.exists()
     with StepLoader(documents=f"{tmp_path}/*.jsonl", tokenizer="gpt2", settings=SMALL) as loader:
         assert all(torch.equal(a, b) for a, b in zip(ids(loader), texts, strict=True))
+
+
+def test_StepLoader_ProcessorOfSentencePiece() -> None:
+    processor = sentencepiece.SentencePieceProcessor(model_proto=sentencepiece_model(model_type="unigram"))
+    with StepLoader(documents=TEXTS[:50], tokenizer=processor, settings=SMALL) as loader:
+        tokens = {token for batch in ids(loader) for token in batch.flatten().tolist()}
+    assert tokens >= {token for text in TEXTS[:50] for token in processor.encode(text)}
 
 
 class Hub(BaseHTTPRequestHandler):

@@ -134,8 +134,8 @@ def serve(
 
     Args:
         documents: Documents of the types that `loaderd.publish` accepts, which are published before the call returns.
-        tokenizer: A name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer` or a fast
-            tokenizer of transformers; None leaves it to the settings.
+        tokenizer: A name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer`, a fast
+            tokenizer of transformers, or a `sentencepiece.SentencePieceProcessor`; None leaves it to the settings.
         folder: Where the run's data are kept. Another `serve` of that folder with the same settings continues the run:
             documents of `source` that it has are not published again. Without it all data are deleted with the daemon.
         source: The source of the documents.
@@ -280,10 +280,14 @@ class DaemonProcess:
         if isinstance(self._tokenizer, (str, os.PathLike)):
             return {"tokenizer.name": os.fspath(self._tokenizer)}
         backend: Any = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
+        if hasattr(backend, "serialized_model_proto"):
+            file = folder / "tokenizer.model"
+            file.write_bytes(backend.serialized_model_proto())
+            return {"tokenizer.name": file}
         if not hasattr(backend, "to_str"):
             raise TypeError(
-                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer or a "
-                "fast tokenizer of transformers"
+                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer, a fast "
+                "tokenizer of transformers or a sentencepiece.SentencePieceProcessor"
             )
         file = folder / "tokenizer.json"
         file.write_text(backend.to_str(), encoding="utf-8")
