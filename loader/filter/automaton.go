@@ -29,7 +29,7 @@ const (
 const (
 	maxStates  = 500
 	maxClasses = 100
-	maxSteps   = 2_000_000 // visits of instructions
+	maxSteps   = 300_000 // visits of instructions and their characters
 )
 
 // newAutomaton returns the automaton of a program, nil if it would be too large.
@@ -111,6 +111,9 @@ func (b *automatonBuilder) classify() bool {
 			for k := 0; k+1 < len(inst.Rune); k += 2 {
 				cut(inst.Rune[k], inst.Rune[k+1])
 			}
+			if b.steps += len(inst.Rune); b.steps > maxSteps {
+				return false
+			}
 		case syntax.InstRuneAnyNotNL:
 			cut('\n', '\n')
 		}
@@ -131,10 +134,13 @@ func (b *automatonBuilder) classify() bool {
 		if r > unicode.MaxRune {
 			break
 		}
+		if b.steps > maxSteps {
+			return false
+		}
 		key := b.signature(r)
 		class, ok := numbers[key]
 		if !ok {
-			if len(b.members) == maxClasses || b.steps > maxSteps {
+			if len(b.members) == maxClasses {
 				return false
 			}
 			class = uint8(len(b.members))

@@ -69,7 +69,7 @@ func checkPattern(t interface{ Fatalf(string, ...any) }, pattern, text string) {
 func TestAutomaton_Bounds(t *testing.T) {
 	for pattern, want := range map[string]bool{
 		`^[a-z]+/[a-z]+/[0-9]+[.]py$`: true, `\bid\b`: true, `(?i)[k\x{212a}]+s`: true, `\p{Greek}\PL`: true, `(?m)^\s+$`: true,
-		`(a|b)*a(a|b){12}`: false, `a.{20}b.{20}c`: false, `[^a]a{900}`: false,
+		`(a|b)*a(a|b){12}`: false, `a.{20}b.{20}c`: false, `[^a]a{900}`: false, `[\pL\pN]{900}`: false,
 	} {
 		parsed, err := syntax.Parse(pattern, syntax.Perl)
 		if err != nil {
@@ -79,8 +79,12 @@ func TestAutomaton_Bounds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := newAutomaton(program) != nil; got != want {
+		b := automatonBuilder{program: program, states: map[string]uint16{}, visited: make([]int, len(program.Inst))}
+		if got := b.classify() && b.build() != nil; got != want {
 			t.Errorf("%s has an automaton: %v, want %v", pattern, got, want)
+		}
+		if most := maxSteps + maxClasses*len(program.Inst); b.steps > most {
+			t.Errorf("%s takes %d steps, want at most %d", pattern, b.steps, most)
 		}
 	}
 }
