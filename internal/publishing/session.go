@@ -226,7 +226,7 @@ func (p *Session) publishDocument(ctx context.Context, to destination, d record.
 		return true, err
 	}
 	p.summary.Replaced.Add(d)
-	p.summary.HasMeta = p.summary.HasMeta || d.Meta != ""
+	p.summary.hasMeta = p.summary.hasMeta || d.Meta != ""
 	p.offered.Add(1)
 	p.offeredBytes.Add(int64(len(d.Data)))
 	return true, nil

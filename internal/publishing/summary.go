@@ -40,12 +40,16 @@ type Summary struct {
 	Runs     []RunIntake `json:"runs,omitempty"`     // that have read documents meanwhile
 	Error    string      `json:"error,omitempty"`
 
-	HasMeta bool `json:"-"` // some document has a value of Columns.Meta
-
 	NoText error `json:"-"` // of the first file or record that is left out because it has no text
 
+	inputFacts
+}
+
+// inputFacts are facts about the inputs that are not in the JSON.
+type inputFacts struct {
 	skippedInputs int  // inputs that were complete before
 	hasDocuments  bool // some input had an element that is, or was intended to be, a document
+	hasMeta       bool // some document had a value of Columns.Meta
 }
 
 // maxErrors bounds the problems, and the warnings, of a summary.
@@ -71,6 +75,9 @@ func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 
 // IsEmpty reports that no input contained a document.
 func (s Summary) IsEmpty() bool { return !s.hasDocuments && s.skippedInputs == 0 }
+
+// HasMeta reports whether a published document had a value of Columns.Meta.
+func (s Summary) HasMeta() bool { return s.hasMeta }
 
 // Repeats are documents that were published before by a different input: the same files by another path, or the
 // same standard input.

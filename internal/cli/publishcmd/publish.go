@@ -374,9 +374,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 
 	report.warn(repeatsWarning(sum.Repeated))
 	report.warn(replacedLine(sum.Replaced))
-	if sum.Documents > 0 && !sum.HasMeta {
-		report.warn(metaWarning(f.corpus.Meta))
-	}
+	report.warn(metaWarning(sum, f.corpus.Meta))
 	if sum.Documents > 0 && ctx.Err() == nil {
 		after := publishing.ListStreamRuns(ctx, p.Documents(), sum.LastSequence)
 		if len(after.Sealed) != len(before.Sealed) { // sealed in the meantime

@@ -225,9 +225,9 @@ func unreadLine(runs []publishing.SealedRun) string {
 	return "not read by " + strings.Join(parts, ", nor by ")
 }
 
-// metaWarning returns a warning that no document had any of the values of --meta, empty if there are none.
-func metaWarning(meta []record.Meta) string {
-	if len(meta) == 0 {
+// metaWarning returns a warning if no published document had any of the values of --meta, otherwise an empty text.
+func metaWarning(s publishing.Summary, meta []record.Meta) string {
+	if len(meta) == 0 || s.Documents == 0 || s.HasMeta() {
 		return ""
 	}
 	columns := make([]string, len(meta))
