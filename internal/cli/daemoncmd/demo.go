@@ -125,15 +125,16 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if _, writeErr := stderr.Write(notes.TakeLines()); err == nil {
 		err = writeErr
 	}
-	if err != nil && ctx.Err() == nil {
+	interrupted := ctx.Err() // an interrupt after the summary ends --stay without an error
+	if err != nil && interrupted == nil {
 		return err
 	}
 	sum := job.Summary()
 	if err := f.report(stdout, sum); err != nil {
 		return err
 	}
-	if ctx.Err() != nil || stopped || !f.stay {
-		return ctx.Err()
+	if interrupted != nil || stopped || !f.stay {
+		return interrupted
 	}
 	return job.KeepServing(ctx)
 }
