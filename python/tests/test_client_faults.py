@@ -317,8 +317,8 @@ def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
                 assert "s3cret-0123456789" not in str(caught.value)
 
 
-def outcome(url: str, tls: TLS | None) -> str:
-    with Client(url, tls=tls, connect_timeout=1) as client:
+def outcome(url: str, tls: TLS | None, job: str) -> str:
+    with Client(url, tls=tls, job=job, connect_timeout=1) as client:
         try:
             return f"step {next(client).index}"
         except loaderd.LoaderdError as error:
@@ -439,7 +439,7 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     }
     found: dict[str, str] = {}
     threads = [
-        threading.Thread(target=lambda n=n, c=c: found.update({n: outcome(c[0], c[1])})) for n, c in cases.items()
+        threading.Thread(target=lambda n=n, c=c: found.update({n: outcome(*c[:2], job=n)})) for n, c in cases.items()
     ]
     begin = time.monotonic()
     for t in threads:
