@@ -158,8 +158,15 @@ class Daemon:
 
     def metric(self, name: str) -> float:
         """Returns the value of a metric without labels except the run's, 0 if it is absent."""
-        with self.open("/metrics") as response:
-            lines = [line.split() for line in response.read().decode().splitlines()]
+        while True:
+            try:
+                with self.open("/metrics") as response:
+                    lines = [line.split() for line in response.read().decode().splitlines()]
+                break
+            except urllib.error.HTTPError as error:
+                if error.code != 429:  # Too Many Requests, after long polling
+                    raise
+                time.sleep(0.2)
         return next((float(line[1]) for line in lines if line[0].partition("{")[0] == name), 0.0)
 
     def stop(self) -> int:
