@@ -56,7 +56,8 @@ func (p *Planner) repack() {
 	detail := p.Detail()
 	left, used, split := p.unusedDocuments(p.visitBuffered)
 	counts.Documents -= int64(len(left))
-	counts.Truncated = max(counts.Truncated-split, 0)
+	// The rest are documents that are in steps as a whole. A document whose last tokens are in a step is not in split.
+	counts.Truncated = min(max(counts.Truncated-split, 0), counts.Documents)
 	counts.Tokens -= plan.RowTokens(left)
 	p.rowLengths.replaced = replacedPackers{counts, detail}
 	p.window = shuffle.New[atom](p.config.Shuffle)

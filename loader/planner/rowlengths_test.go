@@ -92,6 +92,24 @@ func TestRowLengths_RepacksBufferedTokens(t *testing.T) {
 	}
 }
 
+// The last tokens of two split documents are in step 0. Their first ones wait, and are split again.
+func TestRowLengths_CountsSplitDocumentsOnce(t *testing.T) {
+	c := plantest.Config("decompose")
+	c.Packing.Buckets, c.Packing.MaxAge, c.Shuffle.Window = []int{4, 8}, 0, 0
+	c.Steps.Rows, c.Steps.Table = 1, []int{2, 4}
+	c.Steps.Schedule = []runconfig.Phase{{FromStep: 1, Buckets: []int{4}, Rows: 1}}
+	p, err := planner.New(plantest.Header(c))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lengths := []int{12, 12}
+	steps := append(addDocuments(t, p, lengths...), p.Seal()...)
+	expectOnce(t, steps, lengths...)
+	if _, packed := p.Counts(); len(steps[0].Rows) != 2 || packed.Documents != 2 || packed.Truncated != 2 {
+		t.Errorf("%+v in %v", packed, steps)
+	}
+}
+
 // At the end of a run, padded steps may change the row lengths, or the rows of steps, while rows of other buckets wait.
 func TestRowLengths_SealPlansAllRows(t *testing.T) {
 	lengths := []int{31, 30, 15, 14, 7, 6, 5}
