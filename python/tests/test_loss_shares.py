@@ -17,6 +17,7 @@ from loaderd import Chat, documents, publish
 from loaderd.torch import StepLoader
 from loaderd.torch.log import Log
 from published_tokenizers import published
+from waiting import wait_for
 
 WORDS = "the daemon packs documents of many sources into rows and gives every rank the same step again".split()
 SOURCES = ("chats", "tokens", "web")
@@ -115,9 +116,13 @@ def test_reports_name_the_unit(mixed: Any) -> None:
         assert (source["loss_tokens"] == source["tokens"]) == (source["name"] == "web")
         line = next(m for m in metrics.splitlines() if re.match(rf'loaderd_source_share.*"{source["name"]}"', m))
         assert float(line.split()[-1]) == pytest.approx(source["share"], abs=0.02)
-    status = json.loads(command(mixed, "status", "--daemon", mixed.flight_url, "--json"))
-    assert status["share_unit"] == "loss_tokens"
-    for source in status["sources"]:
+
+    def status() -> Any:
+        return json.loads(command(mixed, "status", "--daemon", mixed.flight_url, "--json"))
+
+    wait_for(lambda: "sources" in status())  # a restarted daemon updates its status every second
+    assert status()["share_unit"] == "loss_tokens"
+    for source in status()["sources"]:
         assert source["share"] == pytest.approx(source["target"], abs=0.02)
         assert source["recent_share"] == pytest.approx(source["target"], abs=0.03)
     assert "LOSS TARGET" in command(mixed, "status", "--daemon", mixed.flight_url)
