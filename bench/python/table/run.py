@@ -103,7 +103,7 @@ def main() -> int:
         help="file to store the run in, to which .json and .md are appended",
     )
     a = p.parse_args()
-    began, failed = time.monotonic(), list[str]()
+    began, failed, measured = time.monotonic(), list[str](), revision()
     chosen = {k: v for k, v in ENTRIES.items() if not a.only or k in a.only}
     runs = list[list[Measure]]()
     for _ in range(max(1, a.runs)):
@@ -115,7 +115,7 @@ def main() -> int:
             "left_out": [k for k in ENTRIES if k not in chosen],
             "machine": machine(),
             "date": datetime.date.today().isoformat(),
-            "revision": revision(),
+            "revision": measured,
             "runs": len(runs),
             "seconds": time.monotonic() - began,
             "measures": [m.json() for m in combine(runs)],
