@@ -185,7 +185,7 @@ func (r *Run) JoinAs(ctx context.Context, place state.RankID, step uint64,
 		return reader, err
 	}
 	// a reader that was connected to another daemon may have seen later steps
-	elsewhere, heard := r.coordinator.AwaitReports(ctx)
+	elsewhere, reported := r.coordinator.AwaitReports(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
@@ -193,7 +193,7 @@ func (r *Run) JoinAs(ctx context.Context, place state.RankID, step uint64,
 		return reader, err
 	}
 	reader, err = r.follower.Join(r.name, place, step, client)
-	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
+	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !reported {
 		return nil, follower.LeaderUnknownError(step, r.plan.PlannedSteps())
 	}
 	return reader, err
@@ -288,9 +288,9 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
 	i := named()
 	if i < 0 { // the leading daemon may have just added it
-		elsewhere, heard := r.coordinator.AwaitReports(ctx)
+		elsewhere, reported := r.coordinator.AwaitReports(ctx)
 		infos = r.streams.SourceInfos()
-		if i = named(); i < 0 && elsewhere && !heard {
+		if i = named(); i < 0 && elsewhere && !reported {
 			return 0, r.follower.UnansweredCause()
 		}
 	}

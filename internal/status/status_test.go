@@ -249,8 +249,8 @@ func TestStatus_SameOnEveryDaemon(t *testing.T) {
 			if len(s.Commits) != 1 || s.Commits[0] != (api.JobCommit{Job: "k", Step: 30, Skipped: 4}) {
 				t.Errorf("committing jobs %+v", s.Commits)
 			}
-			want := `Ranks 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 of job "j" have not called resize from step 40 for 7 s; ` +
-				"ranks 0, 1 joined"
+			want := `Ranks 2, 3, 4, 5, 6, 7, 8, 9 and 2 more of 12 of job "j" have not called resize at step 40 for 7 s; ` +
+				"joined: ranks 0, 1"
 			if len(s.Resizes) != 1 || s.Resizes[0].Job != "j" || s.Resizes[0].Sentence != want {
 				t.Errorf("pending resizes %+v", s.Resizes)
 			}

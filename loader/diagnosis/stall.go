@@ -323,11 +323,12 @@ func (w *wait) checkSourceDry() *fault.Error {
 	}
 	do := w.dryAdvice()
 	reason := fault.SourceDry
-	masked := describeMasked(&w.Report.PlanStats, w.nextSource())
+	source := w.nextSource()
+	masked := describeMasked(&w.Report.PlanStats, source)
 	if masked != "" {
-		sentence, detail, do = sentence+" with a loss", masked+"; "+detail, maskedAdvice(&w.Report.PlanStats, w.nextSource())
+		sentence, detail, do = sentence+" with a loss", masked+"; "+detail, maskedAdvice(&w.Report.PlanStats, source)
 	}
-	if filtered := describeFilters(&w.Report.PlanStats, w.nextSource()); filtered != "" {
+	if filtered := describeFilters(&w.Report.PlanStats, source); filtered != "" {
 		reason, sentence = fault.DocumentsFiltered, sentence+" that match the filters"
 		detail, do = filtered+"; "+detail, filterAdvice
 	}

@@ -192,7 +192,7 @@ def test_Resize_MissingRanksAreNamed(pair):
     with waiting(a, 0, 2, timeout=6) as outcome:
         with pytest.raises(WorldConflictError):
             b.resize(2, 4)
-        pending = f'Rank 1 of 2 of job "{a._job}" has not called resize from step 4 for '
+        pending = f'Rank 1 of 2 of job "{a._job}" has not called resize at step 4 for '
         wait_for(lambda: pending in str(b.status()))
         error = outcome()
     assert isinstance(error, RankMissingError) and error.facts == {"rank": "1", "world": "2", "step": "4"}

@@ -22,13 +22,14 @@ def text(run: Run) -> str:
 def page(run: Run) -> str:
     lines = [HEAD, ("---", "---:", "---", "---:", "---:", "---"), *(cells(m) for m in lines_of(run))]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    said = notes(lines_of(run))
+    remarks = notes(lines_of(run))
     if run["moment"]:
-        said.append("This was a moment of each program, to see that it runs: the figures mean nothing.")
+        remarks.append("This was a moment of each program, to see that it runs: the figures mean nothing.")
     if run["left_out"]:
-        said.append("Not in this run: " + ", ".join(run["left_out"]) + ".")
+        remarks.append("Not in this run: " + ", ".join(run["left_out"]) + ".")
     return (
-        "\n\n".join([INTRODUCTION.format(**run), table, *(["\n".join(f"- {n}" for n in said)] if said else [])]) + "\n"
+        "\n\n".join([INTRODUCTION.format(**run), table, *(["\n".join(f"- {n}" for n in remarks)] if remarks else [])])
+        + "\n"
     )
 
 
@@ -77,10 +78,10 @@ def lines_of(run: Run) -> list[Measure]:
 
 
 def cells(m: Measure) -> Sequence[str]:
-    beside = f"{figure(m.baseline)} {m.baseline_name}" if m.baseline is not None else m.baseline_name or "-"
+    baseline = f"{figure(m.baseline)} {m.baseline_name}" if m.baseline is not None else m.baseline_name or "-"
     value = f"{figure(m.value)} {m.unit}" if m.value is not None else "-"
     spread = f"{figure(m.spread[0])} to {figure(m.spread[1])}" if m.spread else "-"
-    return m.name, value.strip(), beside, figure(m.ratio), spread, m.better
+    return m.name, value.strip(), baseline, figure(m.ratio), spread, m.better
 
 
 def notes(all_of_them: Iterable[Measure]) -> list[str]:
