@@ -69,15 +69,15 @@ type Session struct {
 	finishedBytes atomic.Int64                 // bytes of the earlier files
 }
 
-// Open prepares to publish inputs. Close must be called at the end. The end of ctx stops neither the publisher nor a
-// pending batch; the context of Run does.
+// Open prepares to publish inputs. Close must be called at the end. ctx limits only this call, which waits while the
+// connection is lost.
 func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Session, error) {
 	if o.Limit > 0 && !o.Unrecorded {
 		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
 	}
 	p := &Session{inputs: inputs, options: o, startedAt: time.Now()}
 	var err error
-	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source,
+	p.publisher, err = publish.New(ctx, store, o.Source,
 		publish.Options{BatchBytes: o.BatchBytes, OnWait: o.OnWait, Tracer: o.Tracer})
 	if err != nil {
 		return nil, err

@@ -1,11 +1,13 @@
 package publishing_test
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/record"
@@ -34,6 +36,29 @@ func publish(t *testing.T, s *natstest.Server, files map[string]string,
 	defer p.Close()
 	sum, err := p.Run(t.Context())
 	return sum, p.Progress(), err
+}
+
+// An interrupt while the connection is lost must end a publishing that has not begun.
+func TestOpen_EndsWithContextWhileConnectionIsLost(t *testing.T) {
+	s := natstest.StartEmbedded(t)
+	store := s.OpenRemote()
+	s.Stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := publishing.Open(ctx, store, nil, publishing.Options{Source: "s"})
+		ended <- err
+	}()
+	time.Sleep(100 * time.Millisecond) // it waits for the connection
+	cancel()
+	select {
+	case err := <-ended:
+		if !errors.Is(err, context.Canceled) {
+			t.Errorf("want that it is canceled: %v", err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("it does not end")
+	}
 }
 
 func TestNotAcceptedError_NamesTokenizerOfEachRun(t *testing.T) {

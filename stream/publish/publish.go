@@ -161,7 +161,7 @@ func CheckSource(source string) error {
 }
 
 // New starts a publisher for the subject of one source: <subject>.<source>. It creates the stream if it does not
-// exist. Cancelling ctx aborts the publisher; Close stops it.
+// exist. ctx limits only this call; Close stops the publisher.
 func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publisher, error) {
 	if err := CheckSource(source); err != nil {
 		return nil, err
@@ -195,7 +195,7 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 		return nil, fmt.Errorf("stream %s is sealed: document %d is its last one, and no run reads later ones; publish to "+
 			"another source", s.Config().Name, last)
 	}
-	run, cancel := context.WithCancel(ctx)
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Publisher{
 		store: s, js: s.JetStream(), stream: st, created: stream.Created(info),
 		source: source, subject: subject, options: o,

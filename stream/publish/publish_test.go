@@ -350,6 +350,23 @@ func TestPublisher_SurvivesServerRestart(t *testing.T) {
 	}
 }
 
+func TestPublisher_ContinuesAfterContextOfNew(t *testing.T) {
+	s := publishStore(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	p, err := publish.New(ctx, s, "web", publish.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer p.Close()
+	cancel()
+	if err := p.Publish(t.Context(), numbered(0, 10)...); err != nil {
+		t.Fatal(err)
+	}
+	if done := flush(t, p); done.Documents != 10 {
+		t.Errorf("%d documents are committed, want 10", done.Documents)
+	}
+}
+
 func TestPublisher_RefusesInvalidOptionsAndUseAfterClose(t *testing.T) {
 	s := publishStore(t)
 	if _, err := publish.New(t.Context(), s, "not a token", publish.Options{}); err == nil {
