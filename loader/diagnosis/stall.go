@@ -249,7 +249,7 @@ func (w *wait) checkReplay() *fault.Error {
 		return nil
 	}
 	p := &w.Report.PlanStats
-	sentence := fmt.Sprintf("Replaying after a restart: %s are planned",
+	sentence := fmt.Sprintf("Replaying after a restart: %s planned",
 		humanize.Things(int(p.Cursor.Last()), "document"))
 	if len(p.Sources) == 1 {
 		sentence = fmt.Sprintf("Replaying after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1,
