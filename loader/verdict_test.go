@@ -171,6 +171,7 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 				j.next(r)
 			}
 		}()
+		time.Sleep(10 * time.Millisecond) // no documents arrive at the moment when the state is sampled
 		for range 20 {
 			j.w.docs.lengths(16, 16, 16, 16)
 			time.Sleep(time.Second)
