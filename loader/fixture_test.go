@@ -112,7 +112,7 @@ func (l *memLog) Get(ctx context.Context, at uint64) ([]byte, error) {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if at < 1 || at > uint64(len(l.records)) {
+	if at < 1 || at > uint64(len(l.records)-l.behind) {
 		return nil, fmt.Errorf("no record %d", at)
 	}
 	return l.records[at-1], nil

@@ -2,22 +2,26 @@ package planview_test
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 
 	"loaderd/loader/backend"
 	"loaderd/loader/internal/plantest"
+	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/planview"
+	"loaderd/packonline"
 )
 
 // log is a plan log whose last records a reader does not see yet.
 type log struct {
 	backend.PlanLog
-	records [][]byte
-	visible int
+	records  [][]byte
+	visible  int
+	requests int // calls of Last and Get
 }
 
 func (l *log) Scan(_ context.Context, from uint64, f func(position uint64, record []byte) error) error {
@@ -27,6 +31,19 @@ func (l *log) Scan(_ context.Context, from uint64, f func(position uint64, recor
 		}
 	}
 	return nil
+}
+
+func (l *log) Last(context.Context) (uint64, error) {
+	l.requests++
+	return uint64(l.visible), nil
+}
+
+func (l *log) Get(_ context.Context, position uint64) ([]byte, error) {
+	l.requests++
+	if position < 1 || position > uint64(l.visible) {
+		return nil, errors.New("no such record")
+	}
+	return l.records[position-1], nil
 }
 
 // splitStep encodes a step as two or more records.
@@ -39,6 +56,50 @@ func splitStep(t *testing.T, s *plan.Step) [][]byte {
 			}
 			return records
 		}
+	}
+}
+
+// Readers that read forward at different places request each record once and nothing else.
+func TestReader_StepsForwardNeedOneRequestPerRecord(t *testing.T) {
+	l := &log{records: [][]byte{nil, nil}} // the header and a term, which are not read
+	const steps = 60
+	for i := range uint64(steps) {
+		if i%7 == 3 {
+			l.records = append(l.records, planrecord.Encode(planrecord.Term{Daemon: "a"}))
+		}
+		s := &plan.Step{Index: i, Bucket: 64, Cursor: plan.PositionAfter(4 * (i + 1))}
+		if i%plan.SourcePositionInterval == 0 {
+			s.SourcePositions = []mixture.SourcePosition{{}}
+		}
+		for row := range uint64(4) {
+			s.Rows = append(s.Rows, []packonline.Piece{{Doc: 4*i + row + 1, Length: 64}})
+		}
+		l.records = append(l.records, splitStep(t, s)...)
+	}
+	l.visible = len(l.records)
+	r := planview.Reader{Log: l}
+	read := func(from, to uint64) (requests int) {
+		for i := from; i < to; i++ {
+			l.requests = 0
+			s, err := r.Step(t.Context(), i)
+			if err != nil || s.Index != i || len(s.Rows) != 4 {
+				t.Fatalf("step %d: %v, %v", i, s, err)
+			}
+			requests += l.requests
+		}
+		return requests
+	}
+	read(0, 1)
+	read(steps/2, steps/2+1)
+	requests := 0
+	for i := range uint64(steps/2 - 1) {
+		requests += read(1+i, 2+i) + read(steps/2+1+i, steps/2+2+i)
+	}
+	if want := len(l.records); requests > want {
+		t.Errorf("%d requests for %d records", requests, want)
+	}
+	if _, err := r.Step(t.Context(), steps); !errors.Is(err, planview.ErrNoStep) {
+		t.Errorf("the step after the last one: %v", err)
 	}
 }
 

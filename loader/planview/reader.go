@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 
@@ -18,10 +19,12 @@ import (
 type Reader struct {
 	Log backend.PlanLog
 
-	mu           sync.Mutex
-	nextStep     uint64 // the step after the one that was read last
-	nextPosition uint64 // position of its first record; 0 while unknown
+	mu        sync.Mutex
+	positions map[uint64]uint64 // the record after each step that was read recently, by the step that follows
 }
+
+// maxPositions bounds the number of known positions.
+const maxPositions = 1024
 
 // LogEnd describes the end of a plan log.
 type LogEnd struct {
@@ -124,99 +127,109 @@ func (p *Reader) readEntry(ctx context.Context, at uint64) (planrecord.Entry, er
 
 // Step reads a step that the log holds.
 func (p *Reader) Step(ctx context.Context, step uint64) (*plan.Step, error) {
-	at, err := p.LocateStep(ctx, step)
+	at, part, err := p.findStep(ctx, step)
 	if err != nil {
 		return nil, fmt.Errorf("find step %d: %w", step, err)
 	}
 	var j planrecord.StepJoiner
-	for {
-		e, err := p.readEntry(ctx, at)
-		if err != nil {
-			return nil, err
-		}
+	for e := planrecord.Entry(part); ; {
 		s, err := j.Add(e)
 		if err != nil {
 			return nil, DamagedRecordError(at, err)
 		}
 		at++
 		if s != nil {
-			p.mu.Lock()
-			p.nextStep, p.nextPosition = step+1, at
-			p.mu.Unlock()
+			p.setPosition(step+1, at)
 			return s, nil
+		}
+		if e, err = p.readEntry(ctx, at); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// LocateStep returns the position of a step's first record. It first tries the record after the step that was read
-// last, because readers read forward.
+// LocateStep returns the position of a step's first record.
 func (p *Reader) LocateStep(ctx context.Context, step uint64) (uint64, error) {
-	last, err := p.Log.Last(ctx)
-	if err != nil {
-		return 0, err
-	}
+	at, _, err := p.findStep(ctx, step)
+	return at, err
+}
+
+// setPosition records that a step begins at a position, or after records of other kinds.
+func (p *Reader) setPosition(step, position uint64) {
 	p.mu.Lock()
-	guess := p.nextPosition
-	if p.nextStep != step {
-		guess = 0
+	defer p.mu.Unlock()
+	if p.positions == nil || len(p.positions) >= maxPositions {
+		p.positions = map[uint64]uint64{}
 	}
+	p.positions[step] = position
+}
+
+// findStep returns the position of a step's first record, and that record. It first tries the record after the
+// preceding step, because readers read forward. This needs no request for the end of the log.
+func (p *Reader) findStep(ctx context.Context, step uint64) (uint64, planrecord.StepPart, error) {
+	p.mu.Lock()
+	guess, ok := p.positions[step]
 	p.mu.Unlock()
-	if guess == 0 {
+	if !ok {
 		guess = step + 3 // after the header and the first term, if every step had one record
 	}
-	if at, s, err := p.findStep(ctx, guess, last); err == nil && s == step {
-		return at, nil
+	if at, x, err := p.nextStep(ctx, guess, math.MaxUint64); err == nil && x.Index == step {
+		return at, x, nil
+	}
+	last, err := p.Log.Last(ctx)
+	if err != nil {
+		return 0, planrecord.StepPart{}, err
 	}
 	lo, hi := step+2, last // the first record of the step is in [lo, hi]
 	for lo < hi {
 		mid := lo + (hi-lo)/2
-		at, s, err := p.findStep(ctx, mid, last)
+		at, x, err := p.nextStep(ctx, mid, last)
 		if err != nil && !errors.Is(err, ErrNoStep) {
-			return 0, err
+			return 0, x, err
 		}
-		if err == nil && s < step {
+		if err == nil && x.Index < step {
 			lo = at + 1
 		} else {
 			hi = mid
 		}
 	}
-	at, s, err := p.findStep(ctx, lo, last)
+	at, x, err := p.nextStep(ctx, lo, last)
 	switch {
-	case err == nil && s < step: // step s is the last one
+	case err == nil && x.Index < step: // it is the last one
 		err = ErrNoStep
-	case err == nil && s > step:
-		err = fmt.Errorf("the plan log holds step %d where step %d should be", s, step)
+	case err == nil && x.Index > step:
+		err = fmt.Errorf("the plan log holds step %d where step %d should be", x.Index, step)
 	}
-	return at, err
+	return at, x, err
 }
 
 // ErrNoStep means that the plan ends before the requested step.
 var ErrNoStep = errors.New("no step follows in the plan log")
 
-// findStep returns the first record at or after a position that begins a step. It returns an error for invalid
-// records on the way.
-func (p *Reader) findStep(ctx context.Context, from, last uint64) (at, step uint64, err error) {
+// nextStep returns the first record at or after a position, up to last, that begins a step. It returns an error for
+// invalid records on the way.
+func (p *Reader) nextStep(ctx context.Context, from, last uint64) (at uint64, x planrecord.StepPart, err error) {
 	var before []planrecord.Entry
 	for at := from; at <= last; at++ {
 		e, err := p.readEntry(ctx, at)
 		if err != nil {
-			return 0, 0, err
+			return 0, x, err
 		}
 		if part, ok := e.(planrecord.StepPart); ok && part.Part == 0 {
 			o := planrecord.Validator{Steps: part.Index}
 			for i, passed := range before {
 				if err := o.CheckEntry(passed); err != nil {
-					return 0, 0, DamagedRecordError(from+uint64(i), err)
+					return 0, x, DamagedRecordError(from+uint64(i), err)
 				}
 			}
 			if err := o.CheckStep(&part.Step); err != nil {
-				return 0, 0, DamagedRecordError(at, err)
+				return 0, x, DamagedRecordError(at, err)
 			}
-			return at, part.Index, nil
+			return at, part, nil
 		}
 		before = append(before, e)
 	}
-	return 0, 0, ErrNoStep
+	return 0, x, ErrNoStep
 }
 
 // VisitRows calls f with every row of a step that contains a part of a document.
