@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"loaderd/loader/document"
 	"loaderd/loader/planview"
 )
@@ -115,9 +117,9 @@ func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map
 }
 
 // fetchNearby reads documents that a step needs into the cache, as far as the local disk or another daemon has them. It
-// returns false if no daemon may be asked.
+// returns false if neither may have any.
 func (a *refetcher) fetchNearby(ctx context.Context, sequences []uint64, step uint64) bool {
-	if !a.hasPeer() {
+	if !a.hasPeer() && !a.docs.HasStored() {
 		return false
 	}
 	r := a.claimMany(slices.Sorted(slices.Values(sequences)), func(uint64) uint64 { return step })
@@ -155,16 +157,37 @@ func (a *refetcher) claimMany(sequences []uint64, step func(sequence uint64) uin
 	return r
 }
 
+// storedChunk is the number of documents that a goroutine reads from the local disk: enough that starting it does not
+// matter.
+const storedChunk = 64
+
 // fetchNearby reads the documents that the local disk or another daemon has.
 func (r *bulkRead) fetchNearby(ctx context.Context) {
-	r.wanted = slices.DeleteFunc(r.wanted, func(sequence uint64) bool {
-		content, ok := r.refetcher.docs.Stored(ctx, sequence)
-		if ok {
-			r.finish(sequence, content)
+	a := r.refetcher
+	if a.docs.HasStored() {
+		var g errgroup.Group
+		g.SetLimit(maxFetches)
+		for part := range slices.Chunk(r.wanted, storedChunk) {
+			g.Go(func() error {
+				for _, sequence := range part {
+					if content, ok := a.docs.Stored(ctx, sequence); ok {
+						r.finish(sequence, content)
+					}
+				}
+				return nil
+			})
 		}
-		return ok
-	})
-	r.refetcher.peer.Fetch(ctx, r.wanted, r.finish)
+		_ = g.Wait() // there are no errors
+		r.dropFinished()
+	}
+	if len(r.wanted) > 0 && a.hasPeer() {
+		a.peer.Fetch(ctx, r.wanted, r.finish)
+		r.dropFinished()
+	}
+}
+
+// dropFinished removes the documents that were read from those that are wanted.
+func (r *bulkRead) dropFinished() {
 	r.wanted = slices.DeleteFunc(r.wanted, func(sequence uint64) bool { return r.claims[sequence].performed })
 }
 

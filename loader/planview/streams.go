@@ -8,6 +8,7 @@ import (
 	"slices"
 	"sort"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,6 +28,8 @@ type Streams struct {
 	mu              sync.Mutex
 	opened          map[string]backend.Stream
 	restoredSources []plan.SourceInfo // sources of a restored planner
+
+	stored atomic.Bool // whether a stream has documents on the local disk
 }
 
 // NewStreams returns the streams from which the steps of view are assembled.
@@ -69,6 +72,9 @@ func (s *Streams) SourceStream(ctx context.Context, name string, c mixture.Sourc
 		return x, fmt.Errorf("open source %s: %w", name, err)
 	}
 	s.opened[name] = x
+	if x.Stored != nil {
+		s.stored.Store(true)
+	}
 	return x, nil
 }
 
@@ -153,6 +159,9 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 	}
 	return x.Documents.Content(ctx, sequence)
 }
+
+// HasStored reports whether documents of a stream that was opened are cached on the local disk.
+func (s *Streams) HasStored() bool { return s.stored.Load() }
 
 // Stored returns the content of a document by its plan reference, if a cache on the local disk has it.
 func (s *Streams) Stored(ctx context.Context, ref uint64) (document.Content, bool) {
