@@ -110,8 +110,11 @@ func joinContractions(starts uint64, m *masks, s []byte, i int) uint64 {
 // ownNewlinesAndSlashes returns the runs of newlines and slashes that start with a newline directly after a mark:
 // they belong to the mark's word.
 func ownNewlinesAndSlashes(m *masks, s []byte, i int) (own uint64) {
-	for after := m.newline & (m.marks() << 1); after != 0; after &^= own {
-		for k := bits.TrailingZeros64(after); k < blockSize; k++ {
+	after := m.newline & (m.marks() << 1)
+	carried := m.newline + after // the carry propagates through the newlines to what follows them
+	own = m.newline &^ carried
+	for next := carried &^ m.newline & m.marks(); next != 0; next &= next - 1 {
+		for k := bits.TrailingZeros64(next); k < blockSize; k++ {
 			if m.newline>>k&1 == 0 && (i+k >= len(s) || s[i+k] != '/') {
 				break
 			}
