@@ -142,6 +142,19 @@ def test_a_daemon_that_is_silent_rests_while_another_is_there() -> None:
     d.close()
 
 
+@pytest.mark.parametrize(("last", "expected"), [(1, "no upstream"), (9, "deadline exceeded")])
+def test_Retry_AnAttemptThatEndsWithTheTimeHasTheCauseBefore(last: float, expected: str) -> None:
+    """An attempt that had most of the time has its own cause."""
+    d = Daemons("grpc://a:1")
+    attempts = Retry(d, 10, 60, threading.Event(), StallLog(), "a step")
+    attempts.began -= 10
+    attempts.attempt = attempts.began + 10 - last
+    attempts.last = ConnectionLostError("no upstream")
+    with pytest.raises(loaderd.UnreachableError, match=expected):
+        attempts.failed(CallTimeoutError("deadline exceeded"))
+    d.close()
+
+
 def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatch) -> None:
     listed = [f"grpc://{name}:1" for name in "ab"]
     d = learned("grpc://a:1", listed)

@@ -221,6 +221,8 @@ class Retry:
             return self.cause  # of the daemons that answer
         if isinstance(before, UnavailableError):
             return before  # the time expired before the daemon could repeat it
+        if isinstance(error, CallTimeoutError) and isinstance(before, ConnectionLostError):
+            error = before  # the time expired before the attempt could fail for the same cause
         return self.unreachable(error)
 
     def unreachable(self, error: LoaderdError) -> UnreachableError:
