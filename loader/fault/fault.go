@@ -103,3 +103,16 @@ func (e *Error) Error() string {
 }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Text returns the text of an error for a sentence: for an *Error its message and cause, without reason, facts and
+// advice.
+func Text(err error) string {
+	var e *Error
+	switch {
+	case !errors.As(err, &e):
+		return err.Error()
+	case e.Err == nil:
+		return e.Message
+	}
+	return e.Message + ": " + Text(e.Err)
+}

@@ -12,6 +12,7 @@ import (
 
 	"loaderd/internal/event"
 	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/stream/conn"
 )
 
@@ -130,7 +131,7 @@ func (r *reader) setDown(err error) {
 	if errors.Is(err, nats.ErrReconnectBufExceeded) { // the client's error for a request without a connection
 		err = errDisconnected
 	}
-	r.status.DownReason = err.Error()
+	r.status.DownReason = fault.Text(err)
 }
 
 // setUp records that the stream can be read again.

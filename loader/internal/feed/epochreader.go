@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/internal/waiting"
 	"loaderd/loader/mixture"
 )
@@ -126,7 +127,7 @@ func (w *epochReader) recordResult(err error) {
 	if w.status.DownSince.IsZero() {
 		w.status.DownSince = time.Now()
 	}
-	w.status.DownReason = err.Error()
+	w.status.DownReason = fault.Text(err)
 }
 
 // queueChunks puts the documents of groups into the queue, one chunk after the other. It reads the documents of a chunk
