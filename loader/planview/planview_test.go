@@ -59,7 +59,7 @@ func splitStep(t *testing.T, s *plan.Step) [][]byte {
 	}
 }
 
-// Readers that read forward at different places request each record once and nothing else.
+// Readers at different places that read forward request each record at most once.
 func TestReader_StepsForwardNeedOneRequestPerRecord(t *testing.T) {
 	l := &log{records: [][]byte{nil, nil}} // the header and a term, which are not read
 	const steps = 60

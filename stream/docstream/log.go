@@ -171,11 +171,12 @@ func (l *Log) requestState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	case err == nil && !messages.HasLeader(info):
 		err = errNoLeader
 	}
+	what := fmt.Sprintf("ask for the state of stream %q", l.name)
 	if err != nil {
 		if !conn.IsTransient(err) && ctx.Err() == nil { // callers retry on SOURCE_DOWN
-			return nil, fmt.Errorf("ask for the state of stream %q: %w", l.name, err)
+			return nil, fmt.Errorf("%s: %w", what, err)
 		}
-		return nil, l.downError(fmt.Sprintf("ask for the state of stream %q", l.name), err)
+		return nil, l.downError(what, err)
 	}
 	if created := stream.Created(info); !created.Equal(l.created) {
 		how := fmt.Sprintf("it was deleted and created again at %s", created.UTC().Format(time.RFC3339Nano))
@@ -184,7 +185,7 @@ func (l *Log) requestState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
 		// Either all documents were purged, or the server reports a first document that it could not write.
 		if err := l.store.CheckHealth(); err != nil {
-			return nil, l.downError(fmt.Sprintf("ask for the state of stream %q", l.name), conn.AsTransient(err))
+			return nil, l.downError(what, conn.AsTransient(err))
 		}
 	}
 	l.identity.reset()

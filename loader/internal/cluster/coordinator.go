@@ -158,8 +158,8 @@ func (c *Coordinator) Report() state.Report {
 }
 
 // AwaitReports waits until the leader in another process has sent two reports, because the first may have been in
-// flight already. elsewhere tells whether the leader is in another process, and reported whether both reports arrived
-// in time: a leader that sent a heartbeat a moment ago may have lost the lease. It returns early if ctx is done.
+// flight already. elsewhere is true if the leader is in another process, and reported if both reports arrived in
+// time: a leader that sent a heartbeat a moment ago may have lost the lease. It returns early if ctx is done.
 func (c *Coordinator) AwaitReports(ctx context.Context) (elsewhere, reported bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond
 	if c.leadership.current() != nil {
