@@ -74,7 +74,7 @@ type SourceStatus struct {
 	Undecoded int64  `json:"undecoded"`  // skipped as undecodable since the start
 	Replaced  int64  `json:"replaced"`   // bytes of texts that are not UTF-8 and were replaced by U+FFFD
 	Buffered  int64  `json:"buffered"`   // bytes of documents that are fetched but not delivered
-	TextBytes int64  `json:"text_bytes"` // bytes of payload fetched since the start
+	TextBytes int64  `json:"text_bytes"` // payload of the messages read since the start (unit: bytes)
 	Tokens    int64  `json:"tokens"`     // tokens produced since the start
 }
 

@@ -22,7 +22,8 @@ func (r *reader) fetchLoop(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errPullIdle) { // the budget had no room for a long time, which is no failure
+		// the budget had no room for a long time, or the token store has the next documents
+		if errors.Is(err, errPullIdle) || errors.Is(err, errStoredAhead) {
 			wait.Reset()
 			continue
 		}
@@ -42,7 +43,7 @@ func (r *reader) fetchLoop(ctx context.Context) {
 	}
 }
 
-// followConsumer reads from r.next on through one consumer until an error.
+// followConsumer reads from r.next on until an error: first what the token store has, then through one consumer.
 func (r *reader) followConsumer(ctx context.Context) error {
 	nc := r.log.store.Conn()
 	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -53,6 +54,12 @@ func (r *reader) followConsumer(ctx context.Context) error {
 	idle := r.log.inactive / 4 * 3
 	tick := time.NewTicker(min(refreshInterval, idle/4))
 	defer tick.Stop()
+	if err := r.refreshState(ctx, nil); err != nil {
+		return err
+	}
+	if err := (storeReader{r}).readAll(ctx, lost, tick.C); err != nil {
+		return err
+	}
 	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
 		return err
 	}
@@ -126,6 +133,9 @@ func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
 	}
 	before := p.nextAtCheck
 	p.nextAtCheck = r.next
+	if (storeReader{r}).isAhead(ctx) {
+		return errStoredAhead
+	}
 	if r.next != before {
 		return nil
 	}
@@ -135,25 +145,28 @@ func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
 // awaitRoom waits until the budget has room for a request. The consumer is created only then, because the server
 // drops a consumer without requests.
 func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
-	if err := r.refreshState(ctx, nil); err != nil {
-		return err
-	}
 	for {
 		if _, ok := r.requestSize(); ok {
 			return nil
 		}
-		r.setUp()
-		select {
-		case <-r.budget.freed:
-		case <-tick:
-			if err := r.refreshState(ctx, nil); err != nil {
-				return err
-			}
-		case <-lost:
-			return errDisconnected
-		case <-ctx.Done():
-			return ctx.Err()
+		if err := r.awaitChange(ctx, lost, tick); err != nil {
+			return err
 		}
+	}
+}
+
+// awaitChange waits until the budget may have more room. At a tick it requests the stream's state.
+func (r *reader) awaitChange(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
+	r.setUp()
+	select {
+	case <-r.budget.freed:
+		return nil
+	case <-tick:
+		return r.refreshStored(ctx)
+	case <-lost:
+		return errDisconnected
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }
 
@@ -218,6 +231,7 @@ func (r *reader) handleDelivery(ctx context.Context, p *pullConsumer, in *feed.D
 		// sequences.
 		return r.log.checkGap(ctx, r.next, m.sequence-1)
 	}
+	r.lag.addFetched(m.size)
 	return r.addMessage(ctx, &m, m.sequence+pending)
 }
 
@@ -230,7 +244,6 @@ func (r *reader) addMessage(ctx context.Context, m *message, last uint64) error 
 	}
 	r.openChunk.messages = append(r.openChunk.messages, *m)
 	r.openChunk.size += m.size
-	r.lag.addFetched(m.size)
 	r.budget.replaceCharge(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
@@ -285,6 +298,7 @@ func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
 	if err := r.log.checkCovers(ctx, info, r.next); err != nil {
 		return err
 	}
+	r.hasGaps = info.State.Msgs > 0 && info.State.Msgs < info.State.LastSeq-info.State.FirstSeq+1
 	r.observeLast(info.State.LastSeq)
 	r.mu.Lock()
 	r.status.ConfirmedAt = requested

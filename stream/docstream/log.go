@@ -231,6 +231,7 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.stored.isVerified(ctx) // otherwise the reader's documents are not stored
 	return newReader(l, from, info), nil
 }
 
@@ -348,8 +349,8 @@ func (l *Log) getMessage(ctx context.Context, sequence uint64) (*message, error)
 	if err != nil {
 		return nil, err
 	}
-	m := &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
-	return m, l.checkIdentity(ctx, m)
+	m := rawMessage(raw)
+	return &m, l.checkIdentity(ctx, &m)
 }
 
 // retry calls f until it succeeds, fails permanently, or ctx ends. In the last case the error's reason is SourceDown.

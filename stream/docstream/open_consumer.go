@@ -90,18 +90,12 @@ func (r *reader) readDirect(ctx context.Context) error {
 // consecutive returns the leading messages that follow each other from r.next on and fit into room bytes.
 func (r *reader) consecutive(raw []*jetstream.RawStreamMsg, room int64) []message {
 	found := make([]message, 0, len(raw))
-	for i, m := range raw {
-		size := len(m.Subject) + len(m.Data)
-		for key, values := range m.Header {
-			for _, value := range values {
-				size += len(key) + len(value) + len(": \r\n")
-			}
-		}
-		if room -= int64(size); m.Sequence != r.next+uint64(i) || room < 0 {
+	for i, raw := range raw {
+		m := rawMessage(raw)
+		if room -= int64(m.size); m.sequence != r.next+uint64(i) || room < 0 {
 			break
 		}
-		found = append(found, message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size,
-			time: m.Time})
+		found = append(found, m)
 	}
 	return found
 }

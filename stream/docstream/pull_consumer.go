@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/nats-io/nuid"
 
+	"loaderd/loader/document"
 	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/feed"
@@ -30,6 +31,19 @@ type message struct {
 	block      *feed.Block // that holds raw and data; nil if they are not in a block
 	size       int         // bytes on the wire
 	time       time.Time
+	// stored is the document of the message from the token store, if the message was not read; else nil.
+	stored *document.Document
+}
+
+// rawMessage returns a message that was read by its sequence.
+func rawMessage(m *jetstream.RawStreamMsg) message {
+	size := len(m.Subject) + len(m.Data)
+	for key, values := range m.Header {
+		for _, value := range values {
+			size += len(key) + len(value) + len(": \r\n")
+		}
+	}
+	return message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size, time: m.Time}
 }
 
 // newMessage returns a delivery as a message, without its sequence and time.

@@ -34,6 +34,7 @@ type reader struct {
 	// Used by the fetching goroutine only.
 	next        uint64 // sequence that is fetched next
 	openChunk   *chunk
+	hasGaps     bool   // documents between the stream's first and last one were deleted
 	minBytes    int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
 	missingLast uint64 // the stream's last sequence at the tick that first found documents missing, else 0
 	lag         tailLag

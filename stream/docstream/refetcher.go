@@ -112,8 +112,7 @@ func selectWanted(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
 	messages := make([]message, 0, len(wanted))
 	for _, raw := range found {
 		if _, ok := slices.BinarySearch(wanted, raw.Sequence); ok {
-			messages = append(messages, message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data,
-				time: raw.Time})
+			messages = append(messages, rawMessage(raw))
 		}
 	}
 	return messages

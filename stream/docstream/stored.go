@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
+	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -22,10 +22,11 @@ type storedDocuments struct {
 	log       *Log
 	documents *tokenstore.Documents // nil without a store
 
-	// A stream that was restored from a backup has the same creation time, and may have other documents at the sequences
-	// after the backup. The newest stored document is therefore compared with the stream once.
-	mu       sync.Mutex
-	verified bool
+	// verified reports that no stored document is of an earlier state of the stream. A stream that was restored from a
+	// backup has the same creation time, and may have other documents at the sequences after the backup. The newest stored
+	// document is therefore compared with the stream before documents are read without their messages, and before others
+	// are stored.
+	verified atomic.Bool
 }
 
 // storedFormat is the version of what determines a document besides its message, the program and documentSettings.
@@ -79,10 +80,27 @@ func (s *storedDocuments) load(sequence uint64) (document.Document, bool) {
 		return document.Document{}, false
 	}
 	d, traceparent, ok := s.documents.Get(sequence)
-	if ok && s.log.tracer != nil {
-		d.Trace = s.log.tracer.Sample(traceparent, s.log.created, sequence)
+	if ok {
+		s.sample(&d, traceparent)
 	}
 	return d, ok
+}
+
+// getRange returns the stored documents with sequences from, ..., from+n-1, as Documents.GetRange does. Its caller must
+// have checked isVerified.
+func (s *storedDocuments) getRange(from uint64, n, maxBytes int) []tokenstore.Stored {
+	found := s.documents.GetRange(from, n, maxBytes)
+	for i := range found {
+		s.sample(&found[i].Document, found[i].Traceparent)
+	}
+	return found
+}
+
+// sample sets the trace of a stored document.
+func (s *storedDocuments) sample(d *document.Document, traceparent string) {
+	if s.log.tracer != nil {
+		d.Trace = s.log.tracer.Sample(traceparent, s.log.created, d.Sequence)
+	}
 }
 
 // isVerified reports whether stored documents are known to be those of the stream.
@@ -90,29 +108,32 @@ func (s *storedDocuments) isVerified(ctx context.Context) bool {
 	if s.documents == nil {
 		return false
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.verified {
-		return true
+	if !s.verified.Load() {
+		s.verify(ctx)
 	}
-	newest, ok := s.documents.Newest()
-	if !ok {
-		return false
+	return s.verified.Load()
+}
+
+// verify compares the newest stored document with the stream. It deletes all stored documents if they differ.
+func (s *storedDocuments) verify(ctx context.Context) {
+	if s.documents == nil {
+		return
 	}
-	d, ok := s.load(newest)
-	if !ok {
-		return false
+	if newest, ok := s.documents.Newest(); ok {
+		d, ok := s.load(newest)
+		if !ok {
+			return
+		}
+		m, err := s.log.getMessage(ctx, newest)
+		switch {
+		case err == nil && m.time.UnixNano() == d.Stored:
+		case err == nil, errors.Is(err, jetstream.ErrMsgNotFound) && !s.log.store.Clustered():
+			s.documents.DeleteAll()
+		default:
+			return
+		}
 	}
-	m, err := s.log.getMessage(ctx, newest)
-	switch {
-	case err == nil && m.time.UnixNano() == d.Stored:
-	case err == nil, errors.Is(err, jetstream.ErrMsgNotFound) && !s.log.store.Clustered():
-		s.documents.DeleteAll()
-	default:
-		return false
-	}
-	s.verified = true
-	return true
+	s.verified.Store(true)
 }
 
 // read returns a stored document without reading its message. ok is false if it is not stored, or not verified.
@@ -161,10 +182,11 @@ func (s *storedDocuments) documentOf(m *message, e *workspace) (document.Documen
 			return d, nil
 		}
 		s.documents.DeleteAll() // they are of an earlier state of the stream
+		s.verified.Store(true)
 	}
 	d, failed := s.log.makeDocument(m, e)
 	// Texts with invalid UTF-8 are not stored, because each reading counts and reports them.
-	if s.documents != nil && failed == nil && d.Skip == "" && e.replaced == 0 {
+	if s.verified.Load() && failed == nil && d.Skip == "" && e.replaced == 0 {
 		traceparent := ""
 		if len(m.header) > 0 {
 			traceparent = newHeaderFields(m.header).get(stream.HeaderTrace)

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,6 +103,119 @@ func TestLog_TokenizesOnce(t *testing.T) {
 	}
 }
 
+// storeAll reads all documents of a stream into a token store.
+func storeAll(t *testing.T, s *stream.Store, folder string, n int) {
+	t.Helper()
+	l, store := openStoredLog(t, s, folder, true)
+	src := openSource(t, l, 1)
+	for range n {
+		nextDoc(t, src)
+	}
+	src.settle()
+	if err := src.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+}
+
+// A reader reads no message of a stored document. It reads those of documents that are not stored, among stored ones
+// and after them, and each document is as without the store.
+func TestReader_ReadsTokenStore(t *testing.T) {
+	srv := natstest.Start(t)
+	const n, stored = 1000, 800
+	openLog(t, srv.Store())
+	messages := natstest.Documents(1, n)
+	unusable := int64(0)
+	for i := 20; i < stored; i += 70 {
+		messages[i].Data = []byte("panic")[:i%4/2*5]
+		unusable++
+	}
+	messages[400].Data = []byte(strings.Repeat("long ", 10_000))
+	natstest.Publish(t, srv.Store(), messages[:stored]...)
+	folder := t.TempDir()
+	storeAll(t, srv.Store(), folder, stored)
+	natstest.Publish(t, srv.Store(), messages[stored:]...)
+	l, _ := openStoredLog(t, srv.Store(), folder, true)
+	for _, buffer := range []int64{1 << 20, 1000} {
+		docstream.SetBufferBytes(l, buffer)
+		plain, src := openSource(t, openLog(t, srv.Store()), 1), openSource(t, l, 1)
+		for range n {
+			if diff := cmp.Diff(nextDoc(t, plain), nextDoc(t, src)); diff != "" {
+				t.Fatal(diff)
+			}
+		}
+		got, want := src.Status(), plain.Status()
+		if got.Empty != want.Empty || got.Undecoded != want.Undecoded || got.Tokens != want.Tokens || got.Fetched != n {
+			t.Errorf("status %+v, want %+v", got, want)
+		}
+		tail := int64(0)
+		for _, m := range messages[stored-64:] { // the last stored ones may be read by the consumer
+			tail += int64(len(m.Data))
+		}
+		if got.Empty+got.Undecoded != unusable || got.TextBytes > tail+5*unusable {
+			t.Errorf("read %d bytes and %d unusable documents, want %d and %d", got.TextBytes, got.Empty+got.Undecoded,
+				tail+5*unusable, unusable)
+		}
+	}
+}
+
+// A reader leaves its consumer when another process has stored the next documents.
+func TestReader_LeavesConsumerForTokenStore(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	const n = 2000
+	openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+	folder := t.TempDir()
+	l, _ := openStoredLog(t, srv.Store(), folder, true)
+	docstream.SetBufferBytes(l, 16<<10) // the reader waits for room most of the time,
+	docstream.SetInactive(l, time.Hour) // and must not leave its consumer as idle
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 100)
+	storeAll(t, srv.Store(), folder, n)
+	natstest.Eventually(t, "the reader has no consumer", func() bool {
+		st, err := srv.Store().JetStream().Stream(natstest.Context(t), srv.Store().Config().Name)
+		return err == nil && st.CachedInfo().State.Consumers == 0
+	})
+	l, _ = openStoredLog(t, srv.Store(), t.TempDir(), true)
+	whole := openSource(t, l, 1)
+	checkCounted(t, whole, 1, n)
+	checkCounted(t, src, 101, n-100)
+	if got, all := src.Status().TextBytes, whole.Status().TextBytes; got > all/2 {
+		t.Errorf("the reader has read messages of %d bytes, of %d", got, all)
+	}
+}
+
+// The loss of a stored document is detected as without the store, before a reader starts and while it reads.
+func TestReader_LostDocumentIsStored(t *testing.T) {
+	t.Parallel()
+	srv := natstest.Start(t)
+	const n = 2000
+	openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+	folder := t.TempDir()
+	storeAll(t, srv.Store(), folder, n)
+	l, _ := openStoredLog(t, srv.Store(), folder, false)
+	docstream.SetBufferBytes(l, 16<<10)
+	src := openSource(t, l, 1)
+	checkCounted(t, src, 1, 10)
+	removeDocs(t, srv.Store(), 1500)
+	removed := time.Now()
+	natstest.Eventually(t, "the reader has checked the stream", func() bool {
+		return src.Status().ConfirmedAt.After(removed)
+	})
+	checkCounted(t, src, 11, 1489)
+	_, err := src.Next(natstest.Context(t))
+	lostRange(t, err, 1500, 1500)
+	src = openSource(t, l, 1000)
+	checkCounted(t, src, 1000, 500)
+	_, err = src.Next(natstest.Context(t))
+	lostRange(t, err, 1500, 1500)
+	purgeDocs(t, srv.Store(), 1600)
+	_, err = l.Read(natstest.Context(t), 1550)
+	lostRange(t, err, 1550, 1599)
+}
+
 // Documents of a stream that was restored from a backup and has received other documents since are not used.
 func TestLog_RestoredStream(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, *docstream.Log, int) map[uint64]document.Document{
@@ -139,6 +253,44 @@ func TestLog_RestoredStream(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// The same if a reader that starts later is the first one after the restoration.
+func TestLog_RestoredStreamReadFromMiddle(t *testing.T) {
+	srv := natstest.Start(t)
+	const n = 200
+	plain := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+	want := refetchAll(t, plain, n)
+	folder := t.TempDir()
+	l, store := openStoredLog(t, srv.Store(), folder, true)
+	for sequence, d := range want {
+		if 50 < sequence && sequence <= 100 {
+			d.Stored -= int64(time.Hour)
+			d.Tokens, d.NarrowTokens = []int32{1, 2, 3}, nil
+			docstream.PutStored(l, d)
+		}
+	}
+	store.Close()
+	l, store = openStoredLog(t, srv.Store(), folder, true)
+	src := openSource(t, l, 101)
+	for range n - 100 {
+		nextDoc(t, src)
+	}
+	if err := src.Close(); err != nil {
+		t.Fatal(err)
+	}
+	store.Close()
+	l, _ = openStoredLog(t, srv.Store(), folder, true)
+	if diff := cmp.Diff(want, refetchAll(t, l, n)); diff != "" {
+		t.Error(diff)
+	}
+	src = openSource(t, l, 1)
+	for sequence := uint64(1); sequence <= n; sequence++ {
+		if diff := cmp.Diff(want[sequence], nextDoc(t, src)); diff != "" {
+			t.Fatal(diff)
+		}
 	}
 }
 

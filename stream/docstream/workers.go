@@ -7,6 +7,7 @@ import (
 
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
+	"loaderd/stream/deadletter"
 )
 
 // chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small
@@ -74,6 +75,9 @@ const (
 // fetchedCost returns the charge of a document that is not tokenized yet. It depends on the size on the wire alone. A
 // request bounded in bytes is therefore within the budget, however many messages it returns.
 func fetchedCost(m *message) charge {
+	if m.stored != nil {
+		return tokenizedCost(*m.stored)
+	}
 	return charge{reserved: tokenizingFactor * int64(m.size), held: int64(m.size)}
 }
 
@@ -146,15 +150,24 @@ func (l *Log) traceTime() (now time.Time) {
 	return now
 }
 
+// documentOf returns the document of a message.
+func (r *reader) documentOf(m *message, e *workspace) (document.Document, *deadletter.Problem) {
+	if m.stored != nil {
+		e.replaced = 0
+		return *m.stored, nil
+	}
+	m.parseHeaders(&e.headers)
+	return r.log.stored.documentOf(m, e)
+}
+
 func (r *reader) tokenizeChunk(ctx context.Context, c *chunk, e *workspace) {
 	defer close(c.done)
 	c.Documents = make([]document.Document, len(c.messages))
 	var empty, undecoded, replaced, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
-		m.parseHeaders(&e.headers)
 		began := r.log.traceTime()
-		doc, failed := r.log.stored.documentOf(m, e)
+		doc, failed := r.documentOf(m, e)
 		if doc.Trace != nil {
 			r.log.tracer.Fetched(doc.Trace, r.log.name, m.sequence, doc.Len(), m.time, began, time.Now())
 		}

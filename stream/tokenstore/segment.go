@@ -61,6 +61,9 @@ type entry struct {
 	length   uint32 // of its data
 }
 
+// end returns the offset after the record.
+func (x entry) end() int64 { return int64(x.offset) + recordHeader + int64(x.length) }
+
 // segment is a file of documents.
 type segment struct {
 	path    string // without its suffix
@@ -213,6 +216,9 @@ func readEntries(f *os.File) ([]entry, error) {
 	for i := range out {
 		x := b[i*entrySize:]
 		out[i] = entry{binary.LittleEndian.Uint64(x), binary.LittleEndian.Uint32(x[8:]), binary.LittleEndian.Uint32(x[12:])}
+		if out[i].length > maxRecord {
+			return nil, errDamaged
+		}
 	}
 	return out, nil
 }
@@ -236,47 +242,73 @@ func (g *segment) unload() {
 // read returns the data of a document, in buffer if it has room. It returns errAbsent for a document that the segment
 // does not have, and another error if the segment cannot be read.
 func (g *segment) read(sequence uint64, buffer []byte) ([]byte, error) {
-	x, file, err := g.find(sequence)
+	found, err := g.findRange(sequence, sequence+1)
 	if err != nil {
 		return nil, err
 	}
-	n := recordHeader + int(x.length)
+	if len(found) == 0 {
+		return nil, errAbsent
+	}
+	x := found[0]
+	b, err := g.readAt(int64(x.offset), int(x.end()-int64(x.offset)), buffer)
+	if err != nil {
+		return nil, err
+	}
+	return checkRecord(b, x)
+}
+
+// readAt reads n bytes, into buffer if it has room. It returns errAbsent if another reader has unloaded the segment.
+func (g *segment) readAt(offset int64, n int, buffer []byte) ([]byte, error) {
+	g.mu.Lock()
+	file := g.file
+	g.mu.Unlock()
+	if file == nil {
+		return nil, errAbsent
+	}
 	b := slices.Grow(buffer[:0], n)[:n]
-	if _, err := file.ReadAt(b, int64(x.offset)); err != nil {
-		if errors.Is(err, os.ErrClosed) { // another reader has unloaded the segment
+	if _, err := file.ReadAt(b, offset); err != nil {
+		if errors.Is(err, os.ErrClosed) {
 			err = errAbsent
 		}
 		return nil, err
 	}
-	if binary.LittleEndian.Uint32(b) != x.length || binary.LittleEndian.Uint64(b[8:]) != sequence ||
+	return b, nil
+}
+
+// checkRecord returns the data of a record.
+func checkRecord(b []byte, x entry) ([]byte, error) {
+	if binary.LittleEndian.Uint32(b) != x.length || binary.LittleEndian.Uint64(b[8:]) != x.sequence ||
 		binary.LittleEndian.Uint32(b[4:]) != crc32.Checksum(b[8:], castagnoli) {
-		return nil, fmt.Errorf("%w: document %d", errDamagedRecord, sequence)
+		return nil, fmt.Errorf("%w: document %d", errDamagedRecord, x.sequence)
 	}
 	return b[recordHeader:], nil
 }
 
-func (g *segment) find(sequence uint64) (entry, *os.File, error) {
+// findRange returns the entries of the documents with sequences from, ..., end-1, in order. It loads a sealed segment.
+func (g *segment) findRange(from, end uint64) ([]entry, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.sealed {
-		x, ok := g.known[sequence]
-		if !ok {
-			return x, nil, errAbsent
+		var found []entry
+		for sequence := from; sequence < end; sequence++ {
+			if x, ok := g.known[sequence]; ok {
+				found = append(found, x)
+			}
 		}
-		return x, g.file, nil
+		return found, nil
 	}
 	if g.file == nil {
 		if err := g.load(); err != nil {
-			return entry{}, nil, err
+			return nil, err
 		}
 	}
-	i, ok := slices.BinarySearchFunc(g.sorted, sequence, func(x entry, sequence uint64) int {
-		return cmp.Compare(x.sequence, sequence)
-	})
-	if !ok {
-		return entry{}, nil, errAbsent
+	position := func(sequence uint64) int {
+		i, _ := slices.BinarySearchFunc(g.sorted, sequence, func(x entry, sequence uint64) int {
+			return cmp.Compare(x.sequence, sequence)
+		})
+		return i
 	}
-	return g.sorted[i], g.file, nil
+	return g.sorted[position(from):position(end)], nil
 }
 
 // append writes records to the end of the file. It returns the blocks that are new to the segment.

@@ -8,10 +8,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"loaderd/loader/docrecord"
 	"loaderd/loader/document"
 	"loaderd/stream/tokenstore"
 )
@@ -122,6 +124,61 @@ func TestStore_ReturnsDocuments(t *testing.T) {
 	check(t, documents(t, s, other), 10, none)
 	if got := s.Stats(); got.Hits != n || got.Misses != 30 || got.Damaged != 0 {
 		t.Errorf("stats: %+v", got)
+	}
+}
+
+// A range has the documents that Get returns, over blocks and segments, with several copies of a document.
+func TestDocuments_GetRange(t *testing.T) {
+	folder, n := t.TempDir(), 3000
+	r := rand.New(rand.NewPCG(5, 6))
+	put := func(maxBytes int64, share float64) {
+		s := open(t, folder, maxBytes)
+		d := documents(t, s, identity("DOCS"))
+		for _, i := range r.Perm(n) {
+			if r.Float64() < share {
+				d.Put(doc(uint64(i+1), i%200), "parent "+strconv.Itoa(i+1))
+			}
+		}
+		s.Close()
+	}
+	put(64<<20, .5)
+	put(64<<20, .2)
+	s := open(t, folder, 64<<20)
+	d := documents(t, s, identity("DOCS"))
+	last := documents(t, s, identity("DOCS")) // with an open segment
+	for sequence := uint64(100); sequence < 150; sequence++ {
+		last.Put(doc(sequence, 3), "parent "+strconv.Itoa(int(sequence)))
+	}
+	await(t, "documents", func() bool { return has(last, 149) })
+	for _, d := range []*tokenstore.Documents{d, last} {
+		for range 200 {
+			from, size, maxBytes := uint64(r.IntN(n+10)), 1+r.IntN(1500), r.IntN(200_000)
+			var want []uint64
+			for sequence := from; sequence < from+uint64(size); sequence++ {
+				if has(d, sequence) {
+					want = append(want, sequence)
+				}
+			}
+			if count := d.Count(from, size); count != len(want) {
+				t.Fatalf("%d documents from %d on are %d, want %d", size, from, count, len(want))
+			}
+			got, bytes := d.GetRange(from, size, maxBytes), 0
+			for i, x := range got {
+				expected := doc(x.Sequence, len(x.Tokens))
+				expected.Stored = x.Document.Stored
+				if parent := "parent " + strconv.Itoa(int(x.Sequence)); x.Sequence != want[i] || x.Traceparent != parent ||
+					!slices.Equal(x.Tokens, expected.Tokens) || x.ID != expected.ID {
+					t.Fatalf("document %d of %d from %d on is %+v, want %d", i, size, from, x, want[i])
+				}
+				bytes += len(docrecord.Append(nil, &x.Document, x.Traceparent))
+				if bytes > maxBytes && i > 0 {
+					t.Fatalf("%d documents have %d bytes, at most %d were requested", len(got), bytes, maxBytes)
+				}
+			}
+			if len(got) < min(1, len(want)) || len(got) < len(want) && bytes+1000 < maxBytes {
+				t.Fatalf("%d documents of %d bytes from %d on, want %d or %d bytes", len(got), bytes, from, len(want), maxBytes)
+			}
+		}
 	}
 }
 
@@ -278,7 +335,13 @@ func TestStore_DamagedFiles(t *testing.T) {
 				} else if err := os.WriteFile(name, change(slices.Clone(whole)), 0o600); err != nil {
 					t.Fatal(err)
 				}
+				got := d.GetRange(1, n, 1<<30)
 				check(t, d, n, func(sequence uint64) bool { return has(d, sequence) })
+				for _, x := range got {
+					if !slices.Equal(x.Tokens, doc(x.Sequence, 150).Tokens) {
+						t.Fatalf("document %d of a range is %+v", x.Sequence, x)
+					}
+				}
 				again := documents(t, open(t, folder, 1<<20), identity("DOCS"))
 				check(t, again, n, func(sequence uint64) bool { return has(again, sequence) })
 				if err := os.WriteFile(name, whole, 0o600); err != nil {
@@ -355,6 +418,7 @@ func FuzzSegment(f *testing.F) {
 		for sequence := range uint64(5) {
 			d.Get(sequence)
 		}
+		d.GetRange(0, 5, 1<<20)
 		if newest, ok := d.Newest(); ok {
 			d.Get(newest)
 		}
