@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/api"
@@ -122,12 +123,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		}
 		return err
 	}
-	stats, err := j.updateStats(ctx)
-	if err != nil {
-		return err
-	}
-	steps, tokens := j.record.readSteps()
-	return checkConservation(stats, j.progress().Offered, steps, tokens)
+	return j.awaitConservation(ctx)
 }
 
 // start finds the documents and starts the daemon concurrently.
@@ -309,6 +305,24 @@ func (j *Job) freshLink() string {
 		j.pageLink, j.linkTime = link, time.Now()
 	}
 	return j.pageLink
+}
+
+// replayTimeout bounds the time in which a restarted daemon restores its state. It delivers planned steps before.
+const replayTimeout = 30 * time.Second
+
+// awaitConservation waits until the daemon's statistics pass checkConservation, or returns the last difference.
+func (j *Job) awaitConservation(ctx context.Context) error {
+	steps, tokens := j.record.readSteps()
+	check := func() (struct{}, error) {
+		stats, err := j.updateStats(ctx)
+		if err != nil {
+			return struct{}{}, backoff.Permanent(err)
+		}
+		return struct{}{}, checkConservation(stats, j.progress().Offered, steps, tokens)
+	}
+	_, err := backoff.Retry(ctx, check, backoff.WithBackOff(backoff.NewConstantBackOff(50*time.Millisecond)),
+		backoff.WithMaxElapsedTime(replayTimeout))
+	return err
 }
 
 // checkConservation checks that the plan contains every published document, and that the ranks received all steps and
