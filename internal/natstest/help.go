@@ -2,6 +2,7 @@ package natstest
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -53,16 +54,48 @@ func Documents(first, n int) []stream.Message {
 	return out
 }
 
+// publishOnce publishes a message to a cluster, until ctx ends. The members of a cluster receive a new stream one after
+// the other, and a stream whose leader was cut off elects another one. A message that the former leader has received is
+// lost without a response. Messages are therefore published again, and only stored after the stream's last message.
+func publishOnce(ctx context.Context, s *stream.Store, m *nats.Msg) error {
+	last, known, sent := uint64(0), false, false
+	for {
+		var err error
+		ask, cancel := context.WithTimeout(ctx, 3*time.Second)
+		if !known {
+			var st jetstream.Stream
+			if st, err = s.JetStream().Stream(ask, s.Config().Name); err == nil {
+				last, known = st.CachedInfo().State.LastSeq, true
+			}
+		}
+		if known {
+			_, err = s.JetStream().PublishMsg(ask, m, jetstream.WithExpectLastSequence(last))
+		}
+		cancel()
+		var refused *jetstream.APIError
+		switch {
+		case err == nil:
+			return nil
+		case errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence:
+			if sent {
+				return nil // an earlier attempt has stored it
+			}
+			known = false
+		case ctx.Err() != nil:
+			return err
+		case known:
+			sent = true
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
 // Publish adds messages to the document stream, on docs.test if they have no subject, and waits until all are stored.
 func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	t.Helper()
 	ctx := Context(t)
-	if len(messages) > 0 {
-		// The members of a cluster receive a new stream one after the other, and a stream whose leader was cut off elects
-		// another one. ctx bounds the wait.
-		_, err := s.JetStream().PublishMsg(ctx, natsMessage(messages[0]), jetstream.WithRetryWait(20*time.Millisecond),
-			jetstream.WithRetryAttempts(5000))
-		if err != nil {
+	if s.Clustered() && len(messages) > 0 {
+		if err := publishOnce(ctx, s, natsMessage(messages[0])); err != nil {
 			t.Fatal(err)
 		}
 		messages = messages[1:]
