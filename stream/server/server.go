@@ -85,8 +85,17 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.Listen, err = probeListeners(ctx, o); err != nil {
+	listener, err := openListener(ctx, o)
+	if err != nil {
 		return nil, err
+	}
+	if listener != nil {
+		defer func() {
+			if err != nil {
+				_ = listener.Close()
+			}
+		}()
+		o.Listen = listener.Addr().String() // the other members of a cluster receive the port
 	}
 	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
 	secret, err := o.Cluster.secret(o.Dir, log)
@@ -126,15 +135,15 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if o.Private {
 		return s, nil
 	}
-	if err := s.serveClients(ctx, o, sink, log); err != nil {
+	if err := s.serveClients(listener, o, sink, log); err != nil {
 		return nil, errors.Join(err, s.shutdown())
 	}
 	return s, nil
 }
 
-// serveClients listens for clients and announces the address.
-func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, log *slog.Logger) error {
-	if err := s.listen(ctx, o, sink); err != nil {
+// serveClients accepts clients and announces the address.
+func (s *Server) serveClients(l net.Listener, o Options, sink *serverLog, log *slog.Logger) error {
+	if err := s.openProxy(l, o, sink); err != nil {
 		return err
 	}
 	s.url = clientURL(s.proxy.Addr())
@@ -150,18 +159,13 @@ func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, l
 	return nil
 }
 
-// listen creates the proxy that clients connect to. The proxy accepts connections only after Serve is called.
-func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
+// openProxy creates the proxy that clients connect to. The proxy accepts connections only after Serve is called.
+func (s *Server) openProxy(l net.Listener, o Options, log *serverLog) (err error) {
 	user, password := s.ProcessLogin(Documents)
 	s.proxyConn, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
 		nats.MaxReconnects(-1), nats.SyncQueueLen(proxy.GetMessages+1)) // plus one for the status after the messages
 	if err != nil {
 		return fmt.Errorf("connect the proxy to the embedded NATS server: %w", err)
-	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "tcp", o.Listen)
-	if err != nil {
-		return fmt.Errorf("listen for NATS clients on %s (stream.listen): %w", o.Listen, err)
 	}
 	bounded := connlimit.New(l, connlimit.Config{
 		Max: min(MaxConnections, connlimit.Descriptors()/descriptorPart), MaxPerHost: MaxConnectionsPerHost,
@@ -287,32 +291,34 @@ func (s *Server) BeginRead() (done func()) {
 // InProcessConn connects a client inside this process, without the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// probeListeners reports an address that is not available before anything is started, while the cause is still
-// known. It returns the address for clients: the other members of a cluster receive its port, which must be
-// known before the start.
-func probeListeners(ctx context.Context, o Options) (string, error) {
+// openListener returns the listener for clients, nil for a private server. It reports an address that is not available
+// before anything is started, while the cause is still known. Until the server has started, connections wait.
+func openListener(ctx context.Context, o Options) (net.Listener, error) {
 	if o.Private {
-		return o.Listen, nil
+		return nil, nil
 	}
-	address, err := probeListen(ctx, o.Listen, "NATS clients", "stream.listen")
+	clients, err := listen(ctx, o.Listen, "NATS clients", "stream.listen")
 	if err != nil || o.Cluster.Name == "" {
-		return o.Listen, err
+		return clients, err
 	}
-	_, err = probeListen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
-	return address, err
+	routes, err := listen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
+	if err != nil {
+		return nil, errors.Join(err, clients.Close())
+	}
+	return clients, routes.Close()
 }
 
-func probeListen(ctx context.Context, address, whose, key string) (string, error) {
+func listen(ctx context.Context, address, whose, key string) (net.Listener, error) {
 	var config net.ListenConfig
 	l, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
-		return "", fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose,
+		return nil, fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose,
 			address, err, key, freePortHint(key))
 	}
 	if err != nil {
-		return "", fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
+		return nil, fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
 	}
-	return l.Addr().String(), l.Close()
+	return l, nil
 }
 
 // freePortHint is the hint that port 0 selects a free port. The port of routes must be fixed, because other members
