@@ -85,18 +85,11 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	listener, err := openListener(ctx, o)
+	listener, err := openListener(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	if listener != nil {
-		defer func() {
-			if err != nil {
-				_ = listener.Close()
-			}
-		}()
-		o.Listen = listener.Addr().String() // the other members of a cluster receive the port
-	}
+	defer closeOnError(listener, &err)
 	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
 	secret, err := o.Cluster.secret(o.Dir, log)
 	if err != nil {
@@ -291,21 +284,31 @@ func (s *Server) BeginRead() (done func()) {
 // InProcessConn connects a client inside this process, without the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// openListener returns the listener for clients, nil for a private server. It reports an address that is not available
-// before anything is started, while the cause is still known. Until the server has started, connections wait.
-func openListener(ctx context.Context, o Options) (net.Listener, error) {
+// openListener returns the listener for clients, nil for a private server, and sets its port in o, which the other
+// members of a cluster receive. It reports an address that is not available before anything is started, while the cause
+// is still known. Until the server has started, connections wait.
+func openListener(ctx context.Context, o *Options) (l net.Listener, err error) {
 	if o.Private {
 		return nil, nil
 	}
-	clients, err := listen(ctx, o.Listen, "NATS clients", "stream.listen")
-	if err != nil || o.Cluster.Name == "" {
-		return clients, err
+	if l, err = listen(ctx, o.Listen, "NATS clients", "stream.listen"); err != nil {
+		return nil, err
+	}
+	o.Listen = l.Addr().String()
+	if o.Cluster.Name == "" {
+		return l, nil
 	}
 	routes, err := listen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
 	if err != nil {
-		return nil, errors.Join(err, clients.Close())
+		return nil, errors.Join(err, l.Close())
 	}
-	return clients, routes.Close()
+	return l, routes.Close()
+}
+
+func closeOnError(l net.Listener, err *error) {
+	if l != nil && *err != nil {
+		_ = l.Close()
+	}
 }
 
 func listen(ctx context.Context, address, whose, key string) (net.Listener, error) {
