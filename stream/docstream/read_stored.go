@@ -31,8 +31,8 @@ type storeReader struct{ *reader }
 // stream still has them.
 func (r storeReader) readAll(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
 	for r.canRead(ctx) {
-		n := r.unread(chunkDocuments)
-		if !r.isStored(n) {
+		next := r.unread(chunkDocuments)
+		if !r.isStored(next) {
 			break
 		}
 		room, ok := r.requestSize()
@@ -45,7 +45,7 @@ func (r storeReader) readAll(ctx context.Context, lost <-chan nats.Status, tick 
 			}
 			continue
 		}
-		found := r.log.stored.getRange(r.next, n, int(min(room, storedBytes)))
+		found, _ := r.log.stored.getAll(next, int(min(room, storedBytes)))
 		if len(found) == 0 { // they are damaged
 			break
 		}
@@ -67,24 +67,27 @@ func (r storeReader) readAll(ctx context.Context, lost <-chan nats.Status, tick 
 // canRead reports whether stored documents are those of the stream. In a stream from which documents were deleted, a
 // consumer detects whether one is missing.
 func (r storeReader) canRead(ctx context.Context) bool {
-	return !r.hasGaps && r.unread(1) > 0 && r.log.stored.isVerified(ctx) && ctx.Err() == nil
+	return !r.hasGaps && r.next <= r.Status().Last && r.log.stored.isVerified(ctx) && ctx.Err() == nil
 }
 
-// unread returns the number of documents from next on, at most n.
-func (r storeReader) unread(n int) int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return int(min(uint64(n), r.status.Last+1-min(r.next, r.status.Last+1)))
+// unread returns the sequences from next on that the stream has, at most n.
+func (r storeReader) unread(n uint64) []uint64 {
+	var sequences []uint64
+	for sequence, end := r.next, min(r.next+n, r.Status().Last+1); sequence < end; sequence++ {
+		sequences = append(sequences, sequence)
+	}
+	return sequences
 }
 
-// isStored reports whether nearly all of the next n documents are stored.
-func (r storeReader) isStored(n int) bool {
-	return r.log.stored.documents.Count(r.next, n) >= n-n/unstoredShare
+// isStored reports whether nearly all of these documents are stored.
+func (r storeReader) isStored(sequences []uint64) bool {
+	return r.log.stored.documents.Count(sequences) >= len(sequences)-len(sequences)/unstoredShare
 }
 
 // isAhead reports whether the reader should leave its consumer to read the token store.
 func (r storeReader) isAhead(ctx context.Context) bool {
-	return r.unread(storedAhead) == storedAhead && r.canRead(ctx) && r.isStored(storedAhead)
+	next := r.unread(storedAhead)
+	return len(next) == storedAhead && r.canRead(ctx) && r.isStored(next)
 }
 
 // add adds stored documents to the chunk. It reads the messages of documents between them.

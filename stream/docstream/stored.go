@@ -86,14 +86,13 @@ func (s *storedDocuments) load(sequence uint64) (document.Document, bool) {
 	return d, ok
 }
 
-// getRange returns the stored documents with sequences from, ..., from+n-1, as Documents.GetRange does. Its caller must
-// have checked isVerified.
-func (s *storedDocuments) getRange(from uint64, n, maxBytes int) []tokenstore.Stored {
-	found := s.documents.GetRange(from, n, maxBytes)
+// getAll returns the stored documents of sequences, as Documents.GetAll does. Its caller must have checked isVerified.
+func (s *storedDocuments) getAll(sequences []uint64, maxBytes int) (found []tokenstore.Stored, rest []uint64) {
+	found, rest = s.documents.GetAll(sequences, maxBytes)
 	for i := range found {
 		s.sample(&found[i].Document, found[i].Traceparent)
 	}
-	return found
+	return found, rest
 }
 
 // sample sets the trace of a stored document.
@@ -161,17 +160,19 @@ func (s *storedDocuments) deliver(ctx context.Context, sequences []uint64,
 	if !s.isVerified(ctx) {
 		return sequences
 	}
-	for i, sequence := range sequences {
-		if ctx.Err() != nil {
-			return append(others, sequences[i:]...)
+	for len(sequences) > 0 && ctx.Err() == nil {
+		found, rest := s.getAll(sequences, storedBytes)
+		for _, sequence := range sequences[:len(sequences)-len(rest)] {
+			if len(found) > 0 && found[0].Sequence == sequence {
+				f(found[0].Document)
+				found = found[1:]
+			} else {
+				others = append(others, sequence)
+			}
 		}
-		if d, ok := s.load(sequence); ok {
-			f(d)
-		} else {
-			others = append(others, sequence)
-		}
+		sequences = rest
 	}
-	return others
+	return append(others, sequences...)
 }
 
 // documentOf returns the document of a message. It stores the document if it is not stored yet.

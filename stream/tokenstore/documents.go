@@ -111,18 +111,20 @@ type Stored struct {
 	Traceparent string
 }
 
-// GetRange returns the stored documents with sequences from, ..., from+n-1, in order, and leaves out the others. It
-// stops after maxBytes of encoded documents, but returns at least one if there is one. Reading neighbours together
-// costs less than calling Get for each.
-func (d *Documents) GetRange(from uint64, n, maxBytes int) []Stored {
-	places := d.places(from, n)
-	if size := 0; len(places) > 0 {
-		end := slices.IndexFunc(places, func(p place) bool { size += int(p.length); return size > maxBytes })
-		if end >= 0 {
-			places = places[:max(end, 1)]
+// GetAll returns the stored documents of sequences, which ascend, and leaves out the others. It stops after maxBytes of
+// encoded documents, but returns at least one if there is one; rest are the remaining sequences. Reading neighbours
+// together costs less than calling Get for each.
+func (d *Documents) GetAll(sequences []uint64, maxBytes int) (found []Stored, rest []uint64) {
+	places := d.places(sequences)
+	size := 0
+	for i, p := range places {
+		if size += int(p.length); size > maxBytes && i > 0 {
+			n, _ := slices.BinarySearch(sequences, p.sequence)
+			places, rest = places[:i], sequences[n:]
+			break
 		}
 	}
-	found := make([]Stored, 0, len(places))
+	found = make([]Stored, 0, len(places))
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	for len(places) > 0 {
@@ -131,52 +133,43 @@ func (d *Documents) GetRange(from uint64, n, maxBytes int) []Stored {
 		places = places[n:]
 	}
 	d.store.stats.hits.Add(int64(len(found)))
-	return found
+	return found, rest
 }
 
-// Count returns how many of the documents with sequences from, ..., from+n-1 are stored.
-func (d *Documents) Count(from uint64, n int) int {
-	count := len(d.places(from, n))
-	if count < n && d.refresh() {
-		count = len(d.places(from, n))
+// Count returns how many of the documents of sequences, which ascend, are stored.
+func (d *Documents) Count(sequences []uint64) int {
+	count := len(d.places(sequences))
+	if count < len(sequences) && d.refresh() {
+		count = len(d.places(sequences))
 	}
 	return count
 }
 
-// place is where a document is stored.
-type place struct {
-	entry
-	segment *segment
-}
-
-// places returns where the documents with sequences from, ..., from+n-1 are stored, in order.
-func (d *Documents) places(from uint64, n int) []place {
-	found := make([]place, 0, n)
-	for end := from + uint64(n); from < end; {
-		block := from >> blockShift
-		blockEnd := min(end, (block+1)<<blockShift)
+// places returns where documents are stored, in the order of their sequences, which ascend.
+func (d *Documents) places(sequences []uint64) []place {
+	found := make([]place, 0, len(sequences))
+	for len(sequences) > 0 {
+		block := sequences[0] >> blockShift
+		n, _ := slices.BinarySearch(sequences, (block+1)<<blockShift)
 		d.mu.RLock()
 		segments := d.blocks[block]
 		d.mu.RUnlock()
 		first := len(found)
 		for _, g := range segments {
-			entries, err := g.findRange(from, blockEnd)
-			if err != nil {
+			before := len(found)
+			var err error
+			if found, err = g.appendPlaces(found, sequences[:n]); err != nil {
 				d.handleError(g, err)
-				continue
 			}
-			if len(entries) > 0 {
+			if len(found) > before {
 				d.touch(g)
-			}
-			for _, x := range entries {
-				found = append(found, place{x, g})
 			}
 		}
 		if len(segments) > 1 { // the newest segment of a document is first
 			slices.SortStableFunc(found[first:], func(a, b place) int { return cmp.Compare(a.sequence, b.sequence) })
 			found = slices.CompactFunc(found, func(a, b place) bool { return a.sequence == b.sequence })
 		}
-		from = blockEnd
+		sequences = sequences[n:]
 	}
 	return found
 }

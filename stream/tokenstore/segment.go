@@ -61,6 +61,12 @@ type entry struct {
 	length   uint32 // of its data
 }
 
+// place is where a document is stored.
+type place struct {
+	entry
+	segment *segment
+}
+
 // end returns the offset after the record.
 func (x entry) end() int64 { return int64(x.offset) + recordHeader + int64(x.length) }
 
@@ -242,14 +248,14 @@ func (g *segment) unload() {
 // read returns the data of a document, in buffer if it has room. It returns errAbsent for a document that the segment
 // does not have, and another error if the segment cannot be read.
 func (g *segment) read(sequence uint64, buffer []byte) ([]byte, error) {
-	found, err := g.findRange(sequence, sequence+1)
+	found, err := g.appendPlaces(nil, []uint64{sequence})
 	if err != nil {
 		return nil, err
 	}
 	if len(found) == 0 {
 		return nil, errAbsent
 	}
-	x := found[0]
+	x := found[0].entry
 	b, err := g.readAt(int64(x.offset), int(x.end()-int64(x.offset)), buffer)
 	if err != nil {
 		return nil, err
@@ -284,31 +290,38 @@ func checkRecord(b []byte, x entry) ([]byte, error) {
 	return b[recordHeader:], nil
 }
 
-// findRange returns the entries of the documents with sequences from, ..., end-1, in order. It loads a sealed segment.
-func (g *segment) findRange(from, end uint64) ([]entry, error) {
+// appendPlaces appends the places of the documents that the segment has to found. The sequences ascend. It loads a
+// sealed segment.
+func (g *segment) appendPlaces(found []place, sequences []uint64) ([]place, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.sealed {
-		var found []entry
-		for sequence := from; sequence < end; sequence++ {
+		for _, sequence := range sequences {
 			if x, ok := g.known[sequence]; ok {
-				found = append(found, x)
+				found = append(found, place{x, g})
 			}
 		}
 		return found, nil
 	}
 	if g.file == nil {
 		if err := g.load(); err != nil {
-			return nil, err
+			return found, err
 		}
 	}
-	position := func(sequence uint64) int {
-		i, _ := slices.BinarySearchFunc(g.sorted, sequence, func(x entry, sequence uint64) int {
-			return cmp.Compare(x.sequence, sequence)
-		})
-		return i
+	rest := g.sorted
+	for _, sequence := range sequences {
+		if len(rest) > 0 && rest[0].sequence < sequence {
+			i, _ := slices.BinarySearchFunc(rest, sequence, func(x entry, sequence uint64) int {
+				return cmp.Compare(x.sequence, sequence)
+			})
+			rest = rest[i:]
+		}
+		if len(rest) > 0 && rest[0].sequence == sequence {
+			found = append(found, place{rest[0], g})
+			rest = rest[1:]
+		}
 	}
-	return g.sorted[position(from):position(end)], nil
+	return found, nil
 }
 
 // append writes records to the end of the file. It returns the blocks that are new to the segment.

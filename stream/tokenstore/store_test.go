@@ -127,8 +127,8 @@ func TestStore_ReturnsDocuments(t *testing.T) {
 	}
 }
 
-// A range has the documents that Get returns, over blocks and segments, with several copies of a document.
-func TestDocuments_GetRange(t *testing.T) {
+// GetAll returns the documents that Get returns, over blocks and segments, with several copies of a document.
+func TestDocuments_GetAll(t *testing.T) {
 	folder, n := t.TempDir(), 3000
 	r := rand.New(rand.NewPCG(5, 6))
 	put := func(maxBytes int64, share float64) {
@@ -152,17 +152,23 @@ func TestDocuments_GetRange(t *testing.T) {
 	await(t, "documents", func() bool { return has(last, 149) })
 	for _, d := range []*tokenstore.Documents{d, last} {
 		for range 200 {
-			from, size, maxBytes := uint64(r.IntN(n+10)), 1+r.IntN(1500), r.IntN(200_000)
-			var want []uint64
-			for sequence := from; sequence < from+uint64(size); sequence++ {
+			from, size, step, maxBytes := uint64(r.IntN(n+10)), 1+r.IntN(1500), 1+r.IntN(3), r.IntN(200_000)
+			var sequences, want []uint64
+			for sequence := from; sequence < from+uint64(size); sequence += uint64(1 + r.IntN(step)) {
+				sequences = append(sequences, sequence)
 				if has(d, sequence) {
 					want = append(want, sequence)
 				}
 			}
-			if count := d.Count(from, size); count != len(want) {
-				t.Fatalf("%d documents from %d on are %d, want %d", size, from, count, len(want))
+			if count := d.Count(sequences); count != len(want) {
+				t.Fatalf("%d of %d documents from %d on are stored, want %d", count, len(sequences), from, len(want))
 			}
-			got, bytes := d.GetRange(from, size, maxBytes), 0
+			got, rest := d.GetAll(sequences, maxBytes)
+			if looked := sequences[:len(sequences)-len(rest)]; len(rest) > 0 &&
+				(looked[len(looked)-1] < got[len(got)-1].Sequence || rest[0] != want[len(got)]) {
+				t.Fatalf("%d remain after document %d, the first is %d", len(rest), got[len(got)-1].Sequence, rest[0])
+			}
+			bytes := 0
 			for i, x := range got {
 				expected := doc(x.Sequence, len(x.Tokens))
 				expected.Stored = x.Document.Stored
@@ -335,7 +341,11 @@ func TestStore_DamagedFiles(t *testing.T) {
 				} else if err := os.WriteFile(name, change(slices.Clone(whole)), 0o600); err != nil {
 					t.Fatal(err)
 				}
-				got := d.GetRange(1, n, 1<<30)
+				var sequences []uint64
+				for sequence := uint64(1); sequence <= n; sequence++ {
+					sequences = append(sequences, sequence)
+				}
+				got, _ := d.GetAll(sequences, 1<<30)
 				check(t, d, n, func(sequence uint64) bool { return has(d, sequence) })
 				for _, x := range got {
 					if !slices.Equal(x.Tokens, doc(x.Sequence, 150).Tokens) {
@@ -418,7 +428,7 @@ func FuzzSegment(f *testing.F) {
 		for sequence := range uint64(5) {
 			d.Get(sequence)
 		}
-		d.GetRange(0, 5, 1<<20)
+		d.GetAll([]uint64{0, 1, 2, 3, 4}, 1<<20)
 		if newest, ok := d.Newest(); ok {
 			d.Get(newest)
 		}
