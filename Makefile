@@ -93,10 +93,13 @@ test-go: test-go-raced test-go-plain ## run the Go tests, with the race detector
 test-go-raced:
 	$(GO) test -vet=off -race -timeout 20m $(RACED)
 
+# The packages whose tests take longest, which start first.
+LONGEST = $(addprefix loaderd/,test/torture stream internal/webui loader internal/cli internal/daemon stream/docstream test/endtoend)
+
 # Four packages in parallel, because most tests spend their time waiting. Vet is off because lint-go runs it.
 .PHONY: test-go-plain
 test-go-plain: browser
-	$(GO) test -vet=off -p 4 -timeout 20m $(filter-out $(RACED),$(shell $(GO) list ./...))
+	$(GO) test -vet=off -p 4 -timeout 20m $(LONGEST) $(filter-out $(RACED) $(LONGEST),$(shell $(GO) list ./...))
 	$(GO) -C bench test -vet=off -timeout 20m ./...
 
 .PHONY: test-go-all
