@@ -38,6 +38,11 @@ from conftest import Daemon, free_ports  # noqa: E402
 from data import LENGTH, ROWS, SETTINGS, TOKENIZER, documents  # noqa: E402
 
 OURS = ("StepLoader, input_ids", "StepLoader, all fields")
+# What is measured of one run, with its settings. The run that has published the documents has filled the token store.
+RUNS: dict[tuple[str, ...], dict[str, object]] = {
+    ("live", "planned"): {},
+    ("messages",): {"serve.token_store.max_bytes": 0},
+}
 WARM = 10
 Figures = dict[str, list[dict[str, float]]]
 
@@ -132,13 +137,15 @@ def measure(binary: Path, folder: Path, chosen: list[str], steps: int, rounds: i
         ours.do("ready")
         for turn in range(rounds):
             for loader in [n for n in OURS if chosen_name(n, chosen)]:
-                with daemon(binary, folder, run=f"live-{world}-{turn}-{OURS.index(loader)}") as d:
-                    with loaderd.Client(d.flight_url) as client:
-                        client.seal()
-                    for way in ("planned while it is read", "planned before"):
-                        figures.setdefault(f"{loader}, {way}", []).append(
-                            ours.read(loader, steps, d.process.pid, url=d.flight_url)
-                        )
+                for ways, settings in RUNS.items():
+                    name = f"{ways[0]}-{world}-{turn}-{OURS.index(loader)}"
+                    with daemon(binary, folder, run=name, **settings) as d:
+                        with loaderd.Client(d.flight_url) as client:
+                            client.seal()
+                        for way in ways:
+                            figures.setdefault(f"{loader}, {way}", []).append(
+                                ours.read(loader, steps, d.process.pid, url=d.flight_url)
+                            )
             for peer in [p for p in peers.PEERS if chosen_name(p.name, chosen)]:
                 try:
                     figures.setdefault(peer.name, []).append(others.read(peer.name, steps))

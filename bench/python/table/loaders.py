@@ -11,11 +11,12 @@ from measures import Measure
 
 BASELINE = "DataLoader, memory-mapped file, 2 workers"
 OURS = "StepLoader, input_ids"
+WAYS = {"live": "planned while read", "planned": "planned before", "messages": "planned while read from messages"}
 
 
 def loaders(bench: Bench) -> Iterator[Measure]:
-    """One rank and two, into tensors, from a daemon that packs at the same time, and from one that reads the documents
-    of its plan again.
+    """One rank and two, into tensors, from a daemon that packs at the same time, with a token store or from messages,
+    and from one that reads the documents of its plan again.
     """
     found = bench.folder / "loaders.json"
     size = ["--steps", 20, "--rounds", 1, "--worlds", "1"] if bench.moment else ["--steps", 300, "--rounds", 3]
@@ -31,7 +32,7 @@ def loaders(bench: Bench) -> Iterator[Measure]:
     bench.say([*command, "--only", "input_ids", "--only", BASELINE, *size])
     for world, loader in json.loads(found.read_text())["figures"].items():
         ranks = "one rank" if world == "1" else f"{world} ranks"
-        for way, planned in (("planned while it is read", "planned while read"), ("planned before", "planned before")):
+        for way, planned in WAYS.items():
             ours, theirs = (
                 statistics.median(r["speed"] for r in loader[name]) / 1e6 for name in (f"{OURS}, {way}", BASELINE)
             )

@@ -54,7 +54,7 @@ figures depend on the machine.
 | publish | 300 MB of Go's library into an embedded server in a separate process, medians of five rounds | the same documents, prepared in memory |
 | chats | JSON lines of chats as messages, per second of processor time, medians of three | `apply_chat_template` with tokens and mask; jinja2 and the tokenizer alone |
 | text to pyarrow | 40,000 documents from JetStream, cold daemon, medians of three | tokenizing the same text alone, loading included |
-| StepLoader | int64 tensors, with steps planned while they are read, and planned before | memory-mapped `DataLoader`, two workers |
+| StepLoader | int64 tensors of documents that an earlier run has read, with steps planned while they are read, or before; *from messages*: without token store | memory-mapped `DataLoader`, two workers |
 | memory, start | demo, end to end, daemon without documents | a Python process that imports pyarrow or torch |
 | splice | documents per second of processor time | `bucket` in the same process |
 | cores | processor time per MB with up to 16 workers on two cores | one worker |
