@@ -307,7 +307,8 @@ func (j *Job) freshLink() string {
 	return j.pageLink
 }
 
-// replayTimeout bounds the time in which a restarted daemon restores its state. It delivers planned steps before.
+// replayTimeout bounds the time in which a restarted daemon restores its state. Until then it delivers planned steps,
+// and its statistics are incomplete.
 const replayTimeout = 30 * time.Second
 
 // awaitConservation waits until the daemon's statistics pass checkConservation, or returns the last difference.

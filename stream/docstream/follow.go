@@ -43,7 +43,7 @@ func (r *reader) fetchLoop(ctx context.Context) {
 	}
 }
 
-// followConsumer reads from r.next on until an error: first what the token store has, then through one consumer.
+// followConsumer reads from r.next on until an error: first stored documents, then messages through one consumer.
 func (r *reader) followConsumer(ctx context.Context) error {
 	nc := r.log.store.Conn()
 	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -133,6 +133,7 @@ func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
 	}
 	before := p.nextAtCheck
 	p.nextAtCheck = r.next
+	r.log.stored.isVerified(ctx) // if it could not be verified before
 	if (storeReader{r}).isAhead(ctx) {
 		return errStoredAhead
 	}
@@ -149,24 +150,25 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 		if _, ok := r.requestSize(); ok {
 			return nil
 		}
-		if err := r.awaitChange(ctx, lost, tick); err != nil {
+		if _, err := r.awaitChange(ctx, lost, tick); err != nil {
 			return err
 		}
 	}
 }
 
-// awaitChange waits until the budget may have more room. At a tick it requests the stream's state.
-func (r *reader) awaitChange(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
+// awaitChange waits until the budget may have more room, or refreshes the stream's state at a tick.
+func (r *reader) awaitChange(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) (refreshed bool,
+	err error) {
 	r.setUp()
 	select {
 	case <-r.budget.freed:
-		return nil
+		return false, nil
 	case <-tick:
-		return r.refreshStored(ctx)
+		return true, r.refreshState(ctx, nil)
 	case <-lost:
-		return errDisconnected
+		return false, errDisconnected
 	case <-ctx.Done():
-		return ctx.Err()
+		return false, ctx.Err()
 	}
 }
 
@@ -231,7 +233,6 @@ func (r *reader) handleDelivery(ctx context.Context, p *pullConsumer, in *feed.D
 		// sequences.
 		return r.log.checkGap(ctx, r.next, m.sequence-1)
 	}
-	r.lag.addFetched(m.size)
 	return r.addMessage(ctx, &m, m.sequence+pending)
 }
 
@@ -244,6 +245,9 @@ func (r *reader) addMessage(ctx context.Context, m *message, last uint64) error 
 	}
 	r.openChunk.messages = append(r.openChunk.messages, *m)
 	r.openChunk.size += m.size
+	if m.stored == nil {
+		r.lag.addFetched(m.size)
+	}
 	r.budget.replaceCharge(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
@@ -298,6 +302,7 @@ func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
 	if err := r.log.checkCovers(ctx, info, r.next); err != nil {
 		return err
 	}
+	r.last = info.State.LastSeq
 	r.hasGaps = info.State.Msgs > 0 && info.State.Msgs < info.State.LastSeq-info.State.FirstSeq+1
 	r.observeLast(info.State.LastSeq)
 	r.mu.Lock()

@@ -43,6 +43,7 @@ type Log struct {
 	// confirmed is the server's time, in nanoseconds since 1970, of the last response that showed the stream to be that
 	// one.
 	confirmed atomic.Int64
+	first     atomic.Uint64 // the stream's first sequence in that response
 }
 
 var _ document.Documents = (*Log)(nil)
@@ -202,6 +203,7 @@ func (l *Log) downError(what string, err error) error {
 // recordConfirmation records the server's time of a response that showed the stream to be the one that was opened.
 func (l *Log) recordConfirmation(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
+	l.first.Store(info.State.FirstSeq)
 	l.stored.deleteBelow(info.State.FirstSeq)
 }
 
@@ -231,7 +233,7 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.stored.isVerified(ctx) // otherwise the reader's documents are not stored
+	l.stored.isVerified(ctx) // documents are stored only after this check
 	return newReader(l, from, info), nil
 }
 

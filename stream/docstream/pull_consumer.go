@@ -29,7 +29,7 @@ type message struct {
 	rawHeaders []byte // unparsed headers, instead of header until read is called
 	data       []byte
 	block      *feed.Block // that holds raw and data; nil if they are not in a block
-	size       int         // bytes on the wire
+	size       int         // bytes on the wire, or of the stored document
 	time       time.Time
 	// stored is the document of the message from the token store, if the message was not read; else nil.
 	stored *document.Document

@@ -16,8 +16,8 @@ const (
 	storedBytes = 256 << 10
 	// storedAhead is the number of documents, nearly all stored, for which a reader leaves its consumer.
 	storedAhead = 256
-	// unstoredShare is the inverse of the share of documents that may be missing in the token store. A missing document
-	// costs a request, and a consumer needs about one for 64 documents.
+	// unstoredShare is the inverse of the share of documents that may be missing in the token store. Each is read by a
+	// request, which costs about as much as reading a few documents through a consumer.
 	unstoredShare = 8
 )
 
@@ -27,77 +27,91 @@ var errStoredAhead = errors.New("the next documents are in the token store")
 // storeReader reads documents for a reader from the token store, without their messages.
 type storeReader struct{ *reader }
 
-// readAll reads the documents from next on until most of the next ones are not stored. Each second it checks that the
-// stream still has them.
+// readAll reads the documents from next on until most of the next ones are not stored. At the start and each second it
+// checks that the stream still has them. The caller must have refreshed the stream's state.
 func (r storeReader) readAll(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
-	for r.canRead(ctx) {
-		next := r.unread(chunkDocuments)
-		if !r.isStored(next) {
-			break
+	refreshed := true
+	for {
+		if refreshed && !r.log.stored.verify(ctx) {
+			return r.flush(ctx)
 		}
-		room, ok := r.requestSize()
-		if !ok {
-			if err := r.flush(ctx); err != nil {
-				return err
-			}
-			if err := r.awaitChange(ctx, lost, tick); err != nil {
-				return err
-			}
-			continue
+		next := r.unread(chunkDocuments, r.last)
+		if !r.canRead() || !r.isStored(next) {
+			return r.flush(ctx)
 		}
-		found, _ := r.log.stored.getAll(next, int(min(room, storedBytes)))
-		if len(found) == 0 { // they are damaged
-			break
-		}
-		r.setUp()
-		if err := r.add(ctx, found); err != nil {
+		var err error
+		if refreshed, err = r.readSome(ctx, next, lost, tick); err != nil {
 			return errors.Join(err, r.flush(ctx))
 		}
-		select {
-		case <-tick:
-			if err := r.refreshStored(ctx); err != nil {
-				return errors.Join(err, r.flush(ctx))
-			}
-		default:
-		}
 	}
-	return r.flush(ctx)
 }
 
-// canRead reports whether stored documents are those of the stream. In a stream from which documents were deleted, a
-// consumer detects whether one is missing.
-func (r storeReader) canRead(ctx context.Context) bool {
-	return !r.hasGaps && r.next <= r.Status().Last && r.log.stored.isVerified(ctx) && ctx.Err() == nil
+// readSome reads some of the documents next, or waits for room. refreshed reports that it has refreshed the stream's
+// state.
+func (r storeReader) readSome(ctx context.Context, next []uint64, lost <-chan nats.Status,
+	tick <-chan time.Time) (refreshed bool, err error) {
+	room, ok := r.requestSize()
+	if !ok {
+		if err := r.flush(ctx); err != nil {
+			return false, err
+		}
+		return r.awaitChange(ctx, lost, tick)
+	}
+	found, _ := r.log.stored.getAll(next, int(min(room, storedBytes)))
+	if len(found) == 0 { // they are damaged
+		r.unreadable = next[len(next)-1] + 1
+		return false, nil
+	}
+	r.setUp()
+	if err := r.add(ctx, found); err != nil {
+		return false, err
+	}
+	select {
+	case <-tick:
+		return true, r.refreshState(ctx, nil)
+	default:
+		return false, ctx.Err()
+	}
 }
 
-// unread returns the sequences from next on that the stream has, at most n.
-func (r storeReader) unread(n uint64) []uint64 {
+// canRead reports whether the token store may be read. In a stream from which documents were deleted, a consumer
+// detects whether the reader needs one of them.
+func (r storeReader) canRead() bool { return !r.hasGaps && r.next >= r.unreadable }
+
+// unread returns the sequences from next to last, at most n.
+func (r storeReader) unread(n, last uint64) []uint64 {
 	var sequences []uint64
-	for sequence, end := r.next, min(r.next+n, r.Status().Last+1); sequence < end; sequence++ {
+	for sequence, end := r.next, min(r.next+n, last+1); sequence < end; sequence++ {
 		sequences = append(sequences, sequence)
 	}
 	return sequences
 }
 
-// isStored reports whether nearly all of these documents are stored.
+// isStored reports whether nearly all of these documents are stored, and there are any.
 func (r storeReader) isStored(sequences []uint64) bool {
-	return r.log.stored.documents.Count(sequences) >= len(sequences)-len(sequences)/unstoredShare
+	n := len(sequences)
+	return n > 0 && r.log.stored.documents.Count(sequences) >= n-n/unstoredShare
 }
 
 // isAhead reports whether the reader should leave its consumer to read the token store.
 func (r storeReader) isAhead(ctx context.Context) bool {
-	next := r.unread(storedAhead)
-	return len(next) == storedAhead && r.canRead(ctx) && r.isStored(next)
+	next := r.unread(storedAhead, r.Status().Last)
+	return len(next) == storedAhead && r.canRead() && r.log.stored.isVerified(ctx) &&
+		r.isStored(next[:chunkDocuments]) && r.isStored(next)
 }
 
-// add adds stored documents to the chunk. It reads the messages of documents between them.
+// add adds stored documents to the chunk, and the documents between them, whose messages it reads. It stops before such
+// a message if the budget has no room. One message may exceed the room.
 func (r storeReader) add(ctx context.Context, found []tokenstore.Stored) error {
 	for i := range found {
 		d := &found[i].Document
 		for r.next < d.Sequence {
+			if _, ok := r.requestSize(); !ok {
+				return nil
+			}
 			m, err := r.log.getMessage(ctx, r.next)
 			if errors.Is(err, jetstream.ErrMsgNotFound) {
-				err = r.log.checkGap(ctx, r.next, r.next)
+				err = r.log.checkAbsent(ctx, r.next, r.next)
 			}
 			if err != nil {
 				return err
@@ -111,14 +125,5 @@ func (r storeReader) add(ctx context.Context, found []tokenstore.Stored) error {
 			return err
 		}
 	}
-	return nil
-}
-
-// refreshStored checks that the stream has the next documents, and that they are those of the token store.
-func (r *reader) refreshStored(ctx context.Context) error {
-	if err := r.refreshState(ctx, nil); err != nil {
-		return err
-	}
-	r.log.stored.verify(ctx)
 	return nil
 }

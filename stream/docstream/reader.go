@@ -35,6 +35,8 @@ type reader struct {
 	next        uint64 // sequence that is fetched next
 	openChunk   *chunk
 	hasGaps     bool   // documents between the stream's first and last one were deleted
+	last        uint64 // the stream's last sequence when its state was last requested
+	unreadable  uint64 // first sequence after stored documents that could not be read; 0 without such documents
 	minBytes    int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
 	missingLast uint64 // the stream's last sequence at the tick that first found documents missing, else 0
 	lag         tailLag
@@ -49,7 +51,7 @@ type reader struct {
 const (
 	// maxQueuedChunks bounds the chunks between fetching and the receiver; the budget bounds their bytes.
 	maxQueuedChunks = 4096
-	// refreshInterval is the interval of requests for the stream's state while no document arrives.
+	// refreshInterval is the interval of requests for the stream's state while no message arrives.
 	refreshInterval = time.Second
 )
 

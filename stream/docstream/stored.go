@@ -8,11 +8,14 @@ import (
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/singleflight"
 
 	"loaderd/loader/document"
+	"loaderd/loader/fault"
 	"loaderd/loader/runconfig"
 	"loaderd/packonline/similarity"
 	"loaderd/stream"
+	"loaderd/stream/conn"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/tokenstore"
 )
@@ -22,15 +25,16 @@ type storedDocuments struct {
 	log       *Log
 	documents *tokenstore.Documents // nil without a store
 
-	// verified reports that no stored document is of an earlier state of the stream. A stream that was restored from a
-	// backup has the same creation time, and may have other documents at the sequences after the backup. The newest stored
-	// document is therefore compared with the stream before documents are read without their messages, and before others
-	// are stored.
-	verified atomic.Bool
+	// verified reports that the newest stored document was the one of the stream when they were last compared. A stream
+	// that was restored from a backup has the same creation time, and may have other documents at the sequences after the
+	// backup. The documents are therefore compared before stored ones are read without their messages, and before others
+	// are stored, so that all are of one state of the stream.
+	verified  atomic.Bool
+	verifying singleflight.Group
 }
 
 // storedFormat is the version of what determines a document besides its message, the program and documentSettings.
-const storedFormat = 2
+const storedFormat = 3
 
 // documentSettings are the settings that determine a document.
 type documentSettings struct {
@@ -104,35 +108,52 @@ func (s *storedDocuments) sample(d *document.Document, traceparent string) {
 
 // isVerified reports whether stored documents are known to be those of the stream.
 func (s *storedDocuments) isVerified(ctx context.Context) bool {
+	return s.documents != nil && (s.verified.Load() || s.verify(ctx))
+}
+
+// verify compares the newest stored document with the stream, and deletes all stored documents if they differ. It
+// reports false if the comparison was not possible.
+func (s *storedDocuments) verify(ctx context.Context) bool {
 	if s.documents == nil {
 		return false
 	}
-	if !s.verified.Load() {
-		s.verify(ctx)
-	}
-	return s.verified.Load()
+	done, _, _ := s.verifying.Do("", func() (any, error) {
+		same, err := s.hasNewest(ctx)
+		switch {
+		case err != nil && conn.IsTransient(err):
+			return false, nil // the next call may succeed
+		case err != nil:
+			s.verified.Store(false)
+			return false, nil
+		case !same:
+			s.documents.DeleteAll()
+		}
+		s.verified.Store(true)
+		return true, nil
+	})
+	return done.(bool)
 }
 
-// verify compares the newest stored document with the stream. It deletes all stored documents if they differ.
-func (s *storedDocuments) verify(ctx context.Context) {
-	if s.documents == nil {
-		return
+// hasNewest reports whether the stream has the newest stored document, or there is none.
+func (s *storedDocuments) hasNewest(ctx context.Context) (bool, error) {
+	newest, ok := s.documents.Newest()
+	if !ok {
+		return true, nil
 	}
-	if newest, ok := s.documents.Newest(); ok {
-		d, ok := s.load(newest)
-		if !ok {
-			return
-		}
-		m, err := s.log.getMessage(ctx, newest)
-		switch {
-		case err == nil && m.time.UnixNano() == d.Stored:
-		case err == nil, errors.Is(err, jetstream.ErrMsgNotFound) && !s.log.store.Clustered():
-			s.documents.DeleteAll()
-		default:
-			return
+	if newest.Sequence < s.log.first.Load() {
+		return false, nil
+	}
+	m, err := s.log.getMessage(ctx, newest.Sequence)
+	if errors.Is(err, jetstream.ErrMsgNotFound) {
+		err = s.log.checkAbsent(ctx, newest.Sequence, newest.Sequence)
+		if lost := (*fault.Error)(nil); errors.As(err, &lost) && lost.Reason == fault.DocumentLost {
+			return false, nil
 		}
 	}
-	s.verified.Store(true)
+	if err != nil {
+		return false, err
+	}
+	return m.time.UnixNano() == newest.Stored, nil
 }
 
 // read returns a stored document without reading its message. ok is false if it is not stored, or not verified.

@@ -256,41 +256,48 @@ func TestLog_RestoredStream(t *testing.T) {
 	}
 }
 
-// The same if a reader that starts later is the first one after the restoration.
-func TestLog_RestoredStreamReadFromMiddle(t *testing.T) {
-	srv := natstest.Start(t)
-	const n = 200
-	plain := openLog(t, srv.Store())
-	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
-	want := refetchAll(t, plain, n)
-	folder := t.TempDir()
-	l, store := openStoredLog(t, srv.Store(), folder, true)
-	for sequence, d := range want {
-		if 50 < sequence && sequence <= 100 {
-			d.Stored -= int64(time.Hour)
-			d.Tokens, d.NarrowTokens = []int32{1, 2, 3}, nil
-			docstream.PutStored(l, d)
-		}
-	}
-	store.Close()
-	l, store = openStoredLog(t, srv.Store(), folder, true)
-	src := openSource(t, l, 101)
-	for range n - 100 {
-		nextDoc(t, src)
-	}
-	if err := src.Close(); err != nil {
-		t.Fatal(err)
-	}
-	store.Close()
-	l, _ = openStoredLog(t, srv.Store(), folder, true)
-	if diff := cmp.Diff(want, refetchAll(t, l, n)); diff != "" {
-		t.Error(diff)
-	}
-	src = openSource(t, l, 1)
-	for sequence := uint64(1); sequence <= n; sequence++ {
-		if diff := cmp.Diff(want[sequence], nextDoc(t, src)); diff != "" {
-			t.Fatal(diff)
-		}
+// Documents 51 to 100 of an earlier state of the stream are not used if the first reader after the restoration starts
+// behind them, or if the stream was opened before it was restored.
+func TestLog_RestoredStreamReadLater(t *testing.T) {
+	for _, name := range []string{"reader behind them", "opened before"} {
+		t.Run(name, func(t *testing.T) {
+			srv := natstest.Start(t)
+			const n = 200
+			plain, folder := openLog(t, srv.Store()), t.TempDir()
+			natstest.Publish(t, srv.Store(), natstest.Documents(1, 50)...)
+			l, store := openStoredLog(t, srv.Store(), folder, true)
+			first := openSource(t, l, 1)
+			checkCounted(t, first, 1, 50)
+			first.Close()
+			other, otherStore := openStoredLog(t, srv.Store(), folder, true)
+			natstest.Publish(t, srv.Store(), natstest.Documents(51, n-50)...)
+			want := refetchAll(t, plain, n)
+			for sequence := uint64(51); sequence <= 100; sequence++ {
+				d := want[sequence]
+				d.Stored -= int64(time.Hour)
+				d.Tokens, d.NarrowTokens = []int32{1, 2, 3}, nil
+				docstream.PutStored(other, d)
+			}
+			otherStore.Close()
+			from := 51
+			if name == "reader behind them" {
+				from = 101
+				store.Close()
+				l, store = openStoredLog(t, srv.Store(), folder, true)
+			}
+			checkCounted(t, openSource(t, l, uint64(from)), from, n-from+1)
+			store.Close()
+			l, _ = openStoredLog(t, srv.Store(), folder, true)
+			src, again := openSource(t, l, 1), refetchAll(t, l, n)
+			for sequence := uint64(1); sequence <= n; sequence++ {
+				if diff := cmp.Diff(want[sequence], nextDoc(t, src)); diff != "" {
+					t.Fatal(diff)
+				}
+				if diff := cmp.Diff(want[sequence], again[sequence]); diff != "" {
+					t.Fatal(diff)
+				}
+			}
+		})
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 type chunk struct {
 	document.Chunk
 	messages []message     // returned to the reader's spares by the worker
-	size     int           // bytes of messages on the wire
+	size     int           // bytes of messages on the wire, and of stored documents
 	cost     charge        // of Documents against the budget
 	done     chan struct{} // Ready
 }
@@ -72,8 +72,8 @@ const (
 	documentOverhead = 128
 )
 
-// fetchedCost returns the charge of a document that is not tokenized yet. It depends on the size on the wire alone. A
-// request bounded in bytes is therefore within the budget, however many messages it returns.
+// fetchedCost returns the charge of a document until a worker has processed it. Before tokenization it depends on the
+// size on the wire alone. A request bounded in bytes is therefore within the budget, however many messages it returns.
 func fetchedCost(m *message) charge {
 	if m.stored != nil {
 		return tokenizedCost(*m.stored)

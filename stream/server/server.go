@@ -85,11 +85,15 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	listener, err := openListener(ctx, &o)
+	listener, err := probeListeners(ctx, &o)
 	if err != nil {
 		return nil, err
 	}
-	defer closeOnError(listener, &err)
+	defer func() {
+		if err != nil {
+			err = closeAll(err, listener)
+		}
+	}()
 	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
 	secret, err := o.Cluster.secret(o.Dir, log)
 	if err != nil {
@@ -128,14 +132,20 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if o.Private {
 		return s, nil
 	}
-	if err := s.serveClients(listener, o, sink, log); err != nil {
+	if err := s.serveClients(ctx, listener, o, sink, log); err != nil {
 		return nil, errors.Join(err, s.shutdown())
 	}
 	return s, nil
 }
 
-// serveClients accepts clients and announces the address.
-func (s *Server) serveClients(l net.Listener, o Options, sink *serverLog, log *slog.Logger) error {
+// serveClients accepts clients, through l unless it is nil, and announces the address.
+func (s *Server) serveClients(ctx context.Context, l net.Listener, o Options, sink *serverLog,
+	log *slog.Logger) (err error) {
+	if l == nil {
+		if l, err = listen(ctx, o.Listen, "NATS clients", "stream.listen"); err != nil {
+			return err
+		}
+	}
 	if err := s.openProxy(l, o, sink); err != nil {
 		return err
 	}
@@ -284,31 +294,34 @@ func (s *Server) BeginRead() (done func()) {
 // InProcessConn connects a client inside this process, without the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// openListener returns the listener for clients, nil for a private server, and sets its port in o, which the other
-// members of a cluster receive. It reports an address that is not available before anything is started, while the cause
-// is still known. Until the server has started, connections wait.
-func openListener(ctx context.Context, o *Options) (l net.Listener, err error) {
+// probeListeners reports an address that is not available before anything is started, while the cause is still known.
+// In a cluster it selects a free port for port 0, because the other members receive it before this one listens, and
+// returns the listener, which keeps the port. Other addresses are released, so that clients use another member until
+// the server has started.
+func probeListeners(ctx context.Context, o *Options) (keep net.Listener, err error) {
 	if o.Private {
 		return nil, nil
 	}
-	if l, err = listen(ctx, o.Listen, "NATS clients", "stream.listen"); err != nil {
-		return nil, err
-	}
-	o.Listen = l.Addr().String()
-	if o.Cluster.Name == "" {
-		return l, nil
+	clients, err := listen(ctx, o.Listen, "NATS clients", "stream.listen")
+	if err != nil || o.Cluster.Name == "" {
+		return nil, closeAll(err, clients)
 	}
 	routes, err := listen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
-	if err != nil {
-		return nil, errors.Join(err, l.Close())
+	if _, port, _ := net.SplitHostPort(o.Listen); err != nil || port != "0" {
+		return nil, closeAll(err, clients, routes)
 	}
-	return l, routes.Close()
+	o.Listen = clients.Addr().String()
+	return clients, closeAll(nil, routes)
 }
 
-func closeOnError(l net.Listener, err *error) {
-	if l != nil && *err != nil {
-		_ = l.Close()
+// closeAll closes listeners, except nil, and returns an error together with theirs.
+func closeAll(err error, listeners ...net.Listener) error {
+	for _, l := range listeners {
+		if l != nil {
+			err = errors.Join(err, l.Close())
+		}
 	}
+	return err
 }
 
 func listen(ctx context.Context, address, whose, key string) (net.Listener, error) {

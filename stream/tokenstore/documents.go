@@ -56,7 +56,7 @@ type Documents struct {
 	listed   time.Time             // change time of the folder when it was last listed
 	next     time.Time             // earliest time of the next search
 
-	searching sync.Mutex // held by refresh
+	searching sync.Mutex // held by search
 
 	writing sync.Mutex
 	current *segment // that this process writes; nil: none
@@ -115,61 +115,74 @@ type Stored struct {
 // encoded documents, but returns at least one if there is one; rest are the remaining sequences. Reading neighbours
 // together costs less than calling Get for each.
 func (d *Documents) GetAll(sequences []uint64, maxBytes int) (found []Stored, rest []uint64) {
-	places := d.places(sequences)
-	size := 0
-	for i, p := range places {
-		if size += int(p.length); size > maxBytes && i > 0 {
-			n, _ := slices.BinarySearch(sequences, p.sequence)
-			places, rest = places[:i], sequences[n:]
-			break
-		}
-	}
-	found = make([]Stored, 0, len(places))
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	for len(places) > 0 {
-		n := spanLength(places)
-		found = d.readSpan(found, places[:n], buffer)
-		places = places[n:]
+	size := 0
+	for len(sequences) > 0 {
+		var block []uint64
+		block, rest = cutBlock(sequences)
+		places := d.placesInBlock(nil, block)
+		for i, p := range places {
+			if size += int(p.length); size > maxBytes && len(found)+i > 0 {
+				n, _ := slices.BinarySearch(sequences, p.sequence)
+				places, rest = places[:i], sequences[n:]
+				break
+			}
+		}
+		for len(places) > 0 {
+			n := spanLength(places)
+			found = d.readSpan(found, places[:n], buffer)
+			places = places[n:]
+		}
+		if size > maxBytes && len(found) > 0 {
+			break
+		}
+		sequences = rest
 	}
 	d.store.stats.hits.Add(int64(len(found)))
 	return found, rest
 }
 
-// Count returns how many of the documents of sequences, which ascend, are stored.
-func (d *Documents) Count(sequences []uint64) int {
-	count := len(d.places(sequences))
-	if count < len(sequences) && d.refresh() {
-		count = len(d.places(sequences))
-	}
-	return count
+// cutBlock returns the leading sequences that are in one block, and the others.
+func cutBlock(sequences []uint64) (block, rest []uint64) {
+	n, _ := slices.BinarySearch(sequences, (sequences[0]>>blockShift+1)<<blockShift)
+	return sequences[:n], sequences[n:]
 }
 
-// places returns where documents are stored, in the order of their sequences, which ascend.
-func (d *Documents) places(sequences []uint64) []place {
-	found := make([]place, 0, len(sequences))
-	for len(sequences) > 0 {
-		block := sequences[0] >> blockShift
-		n, _ := slices.BinarySearch(sequences, (block+1)<<blockShift)
-		d.mu.RLock()
-		segments := d.blocks[block]
-		d.mu.RUnlock()
-		first := len(found)
-		for _, g := range segments {
-			before := len(found)
-			var err error
-			if found, err = g.appendPlaces(found, sequences[:n]); err != nil {
-				d.handleError(g, err)
-			}
-			if len(found) > before {
-				d.touch(g)
-			}
+// Count returns how many of the documents of sequences, which ascend, are stored.
+func (d *Documents) Count(sequences []uint64) int {
+	var places []place
+	for searched := false; ; searched = true {
+		count := 0
+		for rest := sequences; len(rest) > 0; {
+			var block []uint64
+			block, rest = cutBlock(rest)
+			places = d.placesInBlock(places[:0], block)
+			count += len(places)
 		}
-		if len(segments) > 1 { // the newest segment of a document is first
-			slices.SortStableFunc(found[first:], func(a, b place) int { return cmp.Compare(a.sequence, b.sequence) })
-			found = slices.CompactFunc(found, func(a, b place) bool { return a.sequence == b.sequence })
+		if count == len(sequences) || searched || !d.refresh() {
+			return count
 		}
-		sequences = sequences[n:]
+	}
+}
+
+// placesInBlock returns where documents of one block are stored, in the order of their sequences, which ascend. It
+// appends them to found, which is empty.
+func (d *Documents) placesInBlock(found []place, sequences []uint64) []place {
+	d.mu.RLock()
+	segments := d.blocks[sequences[0]>>blockShift]
+	d.mu.RUnlock()
+	for _, g := range segments {
+		var err error
+		if found, err = g.appendPlaces(found, sequences); err != nil {
+			d.handleError(g, err)
+			continue
+		}
+		d.touch(g)
+	}
+	if len(segments) > 1 { // the newest segment of a document is first
+		slices.SortStableFunc(found, func(a, b place) int { return cmp.Compare(a.sequence, b.sequence) })
+		found = slices.CompactFunc(found, func(a, b place) bool { return a.sequence == b.sequence })
 	}
 	return found
 }
@@ -254,23 +267,50 @@ func (d *Documents) handleError(g *segment, err error) {
 	}
 }
 
-// Newest returns the largest sequence of a stored document.
-func (d *Documents) Newest() (sequence uint64, ok bool) {
-	if sequence, ok = d.newest(); !ok && d.refresh() {
-		sequence, ok = d.newest()
+// Newest returns the readable document with the largest sequence, of all processes. It removes segments whose newest
+// document is damaged.
+func (d *Documents) Newest() (x Stored, ok bool) {
+	d.searching.Lock()
+	d.search()
+	d.searching.Unlock()
+	for range newestAttempts {
+		g, sequence := d.newestSegment()
+		if g == nil {
+			return x, false
+		}
+		data, err := g.read(sequence, nil)
+		if err == nil {
+			x.Document, x.Traceparent, err = docrecord.Parse(data, sequence)
+		}
+		switch {
+		case err == nil:
+			d.touch(g)
+			return x, true
+		case errors.Is(err, errAbsent): // another reader has unloaded the segment
+		default:
+			d.store.reportDamage(g.path, err)
+			d.remove(g)
+		}
 	}
-	return sequence, ok
+	return x, false
 }
 
-func (d *Documents) newest() (sequence uint64, ok bool) {
+// newestAttempts bounds the segments that Newest tries.
+const newestAttempts = 100
+
+// newestSegment returns the segment with the largest sequence; nil without documents.
+func (d *Documents) newestSegment() (found *segment, sequence uint64) {
 	d.mu.RLock()
 	defer d.mu.RUnlock()
 	for _, g := range d.segments {
 		g.mu.Lock()
-		sequence = max(sequence, g.newest)
+		newest := g.newest
 		g.mu.Unlock()
+		if newest > sequence {
+			found, sequence = g, newest
+		}
 	}
-	return sequence, sequence > 0
+	return found, sequence
 }
 
 // DeleteBelow deletes segments all of whose documents are before sequence first.
@@ -355,18 +395,23 @@ func (d *Documents) touch(g *segment) {
 	}
 }
 
-// refresh searches for documents that other processes have stored. It reports whether it found any.
+// refresh searches for documents that other processes have stored, unless it has just done so. It reports whether it
+// found any.
 func (d *Documents) refresh() (found bool) {
 	if !d.searching.TryLock() {
 		return false
 	}
 	defer d.searching.Unlock()
+	d.mu.RLock()
+	wait := time.Now().Before(d.next)
+	d.mu.RUnlock()
+	return !wait && d.search()
+}
+
+// search searches for documents that other processes have stored. The caller holds searching.
+func (d *Documents) search() (found bool) {
 	d.mu.Lock()
 	now := time.Now()
-	if now.Before(d.next) {
-		d.mu.Unlock()
-		return false
-	}
 	d.next = now.Add(refreshPause)
 	info, err := os.Stat(d.folder)
 	list := err == nil && (!info.ModTime().Equal(d.listed) || now.Sub(info.ModTime()) < listAgain)

@@ -188,6 +188,52 @@ func TestDocuments_GetAll(t *testing.T) {
 	}
 }
 
+// GetAll reads documents of more segments than may be loaded.
+func TestDocuments_GetAllOfManySegments(t *testing.T) {
+	folder := t.TempDir()
+	const segments, gap = 40, 2000
+	var sequences []uint64
+	for i := range segments {
+		s := open(t, folder, 64<<20)
+		d := documents(t, s, identity("DOCS"))
+		for n := range 3 {
+			sequences = append(sequences, uint64(i*gap+n+1))
+			d.Put(doc(sequences[len(sequences)-1], 100), "")
+		}
+		s.Close()
+	}
+	d := documents(t, open(t, folder, 64<<20), identity("DOCS"))
+	found, rest := d.GetAll(sequences, 1<<20)
+	if len(found) != len(sequences) || len(rest) != 0 || d.Count(sequences) != len(sequences) {
+		t.Errorf("%d of %d documents, %d remain", len(found), len(sequences), len(rest))
+	}
+}
+
+// If the newest document cannot be read, the newest one of another segment is returned.
+func TestDocuments_NewestIsDamaged(t *testing.T) {
+	folder := t.TempDir()
+	for sequence := uint64(1); sequence <= 2; sequence++ {
+		s := open(t, folder, 64<<20)
+		documents(t, s, identity("DOCS")).Put(doc(sequence, 100), "")
+		s.Close()
+	}
+	names := segments(t, folder, ".seg")
+	b, err := os.ReadFile(names[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	b[100] ^= 1
+	if err := os.WriteFile(names[1], b, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d := documents(t, open(t, folder, 64<<20), identity("DOCS"))
+	if newest, ok := d.Newest(); !ok || newest.Sequence != 1 || !slices.Equal(newest.Tokens, doc(1, 100).Tokens) {
+		t.Errorf("newest %+v %v", newest, ok)
+	}
+	d.Put(doc(2, 100), "")
+	await(t, "document 2", func() bool { return has(d, 2) })
+}
+
 // A process reads what another one has stored, before and after its segment is sealed.
 func TestStore_IsSharedByProcesses(t *testing.T) {
 	folder := t.TempDir()
@@ -205,8 +251,8 @@ func TestStore_IsSharedByProcesses(t *testing.T) {
 	check(t, b, 100, all)
 	writer.Close()
 	check(t, b, 100, all)
-	if newest, ok := b.Newest(); newest != 100 || !ok {
-		t.Errorf("newest %d %v", newest, ok)
+	if newest, ok := b.Newest(); newest.Sequence != 100 || !ok {
+		t.Errorf("newest %d %v", newest.Sequence, ok)
 	}
 	c := documents(t, open(t, folder, 64<<20), identity("DOCS"))
 	check(t, c, 100, all)
@@ -429,8 +475,8 @@ func FuzzSegment(f *testing.F) {
 			d.Get(sequence)
 		}
 		d.GetAll([]uint64{0, 1, 2, 3, 4}, 1<<20)
-		if newest, ok := d.Newest(); ok {
-			d.Get(newest)
+		if newest, ok := d.Newest(); ok && !has(d, newest.Sequence) {
+			t.Errorf("the newest document %d cannot be read", newest.Sequence)
 		}
 	})
 }
