@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import loaderd
@@ -25,6 +26,7 @@ from waiting import client_threads, no_thread_is_left, wait_for
 SEED = 20_260_102
 CERTIFICATES = Path(__file__).parent / "certificates"
 LONG = [np.resize(t, 20 * len(t)) for t in documents(800, seed=2)]
+OLD_PYARROW = int(pa.__version__.split(".")[0]) < 20
 # Steps of 100 and 200 KB in parts of 64 KiB at most: larger than the network buffers, so that faults hit partially read
 # steps.
 BIG = {
@@ -451,8 +453,8 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
-    """The daemon cuts the connection of a client that reads nothing, while its batches hold memory. The client
-    continues at its position."""
+    """The daemon ends the stream of a client that reads nothing, and cuts the connection if its batches hold memory.
+    The client continues at its position."""
     d = daemon({**BIG, "steps.rows": 192, "flight.batch_bytes": 1 << 20, "flight.slow_reader_timeout": "500ms"})
     publish_tokens(d.nats_url, [np.resize(t, 8 * len(t)) for t in LONG])
     with Client(d.flight_url) as client:
@@ -460,6 +462,9 @@ def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
         whole = digest(client)
     with Client(d.flight_url, prefetch_factor=1, timeout=60) as client:
         steps = digest([next(client)])
-        wait_for(lambda: d.metric("loaderd_flight_cut_connections_total") > 0)  # the client does not read meanwhile
+        wait_for(lambda: d.metric("loaderd_flight_open_streams") == 0)  # the client does not read meanwhile
+        wait_for(lambda: d.metric("loaderd_flight_held_bytes") == 0)
+        # Old versions read from the connection although nobody calls them, so that nothing is held.
+        assert d.metric("loaderd_flight_cut_connections_total") > 0 or OLD_PYARROW
         steps += digest(client)
     assert steps == whole and len(steps) > 15
