@@ -133,7 +133,7 @@ func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
 	}
 	before := p.nextAtCheck
 	p.nextAtCheck = r.next
-	r.log.stored.isVerified(ctx) // if it could not be verified before
+	r.log.stored.isVerified(ctx) // verifies it if that was not possible before; documents are stored only then
 	if (storeReader{r}).isAhead(ctx) {
 		return errStoredAhead
 	}

@@ -233,7 +233,6 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if err != nil {
 		return nil, err
 	}
-	l.stored.isVerified(ctx) // documents are stored only after this check
 	return newReader(l, from, info), nil
 }
 

@@ -83,26 +83,26 @@ func (s *storedDocuments) load(sequence uint64) (document.Document, bool) {
 	if s.documents == nil {
 		return document.Document{}, false
 	}
-	d, traceparent, ok := s.documents.Get(sequence)
+	x, ok := s.documents.Get(sequence)
 	if ok {
-		s.sample(&d, traceparent)
+		s.sample(&x)
 	}
-	return d, ok
+	return x.Document, ok
 }
 
 // getAll returns the stored documents of sequences, as Documents.GetAll does. Its caller must have checked isVerified.
 func (s *storedDocuments) getAll(sequences []uint64, maxBytes int) (found []tokenstore.Stored, rest []uint64) {
 	found, rest = s.documents.GetAll(sequences, maxBytes)
 	for i := range found {
-		s.sample(&found[i].Document, found[i].Traceparent)
+		s.sample(&found[i])
 	}
 	return found, rest
 }
 
 // sample sets the trace of a stored document.
-func (s *storedDocuments) sample(d *document.Document, traceparent string) {
+func (s *storedDocuments) sample(x *tokenstore.Stored) {
 	if s.log.tracer != nil {
-		d.Trace = s.log.tracer.Sample(traceparent, s.log.created, d.Sequence)
+		x.Trace = s.log.tracer.Sample(x.Traceparent, s.log.created, x.Sequence)
 	}
 }
 

@@ -118,6 +118,15 @@ func storeAll(t *testing.T, s *stream.Store, folder string, n int) {
 	store.Close()
 }
 
+// startWithDocuments starts a server that has n documents of natstest.Documents.
+func startWithDocuments(t *testing.T, n int) *natstest.Server {
+	t.Helper()
+	srv := natstest.Start(t)
+	openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
+	return srv
+}
+
 // A reader reads no message of a stored document. It reads those of documents that are not stored, among stored ones
 // and after them, and each document is as without the store.
 func TestReader_ReadsTokenStore(t *testing.T) {
@@ -162,11 +171,8 @@ func TestReader_ReadsTokenStore(t *testing.T) {
 // A reader leaves its consumer when another process has stored the next documents.
 func TestReader_LeavesConsumerForTokenStore(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Start(t)
 	const n = 2000
-	openLog(t, srv.Store())
-	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
-	folder := t.TempDir()
+	srv, folder := startWithDocuments(t, n), t.TempDir()
 	l, _ := openStoredLog(t, srv.Store(), folder, true)
 	docstream.SetBufferBytes(l, 16<<10) // the reader waits for room most of the time,
 	docstream.SetInactive(l, time.Hour) // and must not leave its consumer as idle
@@ -189,11 +195,8 @@ func TestReader_LeavesConsumerForTokenStore(t *testing.T) {
 // The loss of a stored document is detected as without the store, before a reader starts and while it reads.
 func TestReader_LostDocumentIsStored(t *testing.T) {
 	t.Parallel()
-	srv := natstest.Start(t)
 	const n = 2000
-	openLog(t, srv.Store())
-	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
-	folder := t.TempDir()
+	srv, folder := startWithDocuments(t, n), t.TempDir()
 	storeAll(t, srv.Store(), folder, n)
 	l, _ := openStoredLog(t, srv.Store(), folder, false)
 	docstream.SetBufferBytes(l, 16<<10)

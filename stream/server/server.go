@@ -89,11 +89,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = closeAll(err, listener)
-		}
-	}()
+	defer closeOnError(listener, &err)
 	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
 	secret, err := o.Cluster.secret(o.Dir, log)
 	if err != nil {
@@ -303,25 +299,28 @@ func probeListeners(ctx context.Context, o *Options) (keep net.Listener, err err
 		return nil, nil
 	}
 	clients, err := listen(ctx, o.Listen, "NATS clients", "stream.listen")
-	if err != nil || o.Cluster.Name == "" {
-		return nil, closeAll(err, clients)
+	if err != nil {
+		return nil, err
+	}
+	if o.Cluster.Name == "" {
+		return nil, clients.Close()
 	}
 	routes, err := listen(ctx, o.Cluster.Listen, "routes of the cluster", "stream.cluster.listen")
+	if err == nil {
+		err = routes.Close()
+	}
 	if _, port, _ := net.SplitHostPort(o.Listen); err != nil || port != "0" {
-		return nil, closeAll(err, clients, routes)
+		return nil, errors.Join(err, clients.Close())
 	}
 	o.Listen = clients.Addr().String()
-	return clients, closeAll(nil, routes)
+	return clients, nil
 }
 
-// closeAll closes listeners, except nil, and returns an error together with theirs.
-func closeAll(err error, listeners ...net.Listener) error {
-	for _, l := range listeners {
-		if l != nil {
-			err = errors.Join(err, l.Close())
-		}
+// closeOnError closes a listener, unless it is nil, if err is an error.
+func closeOnError(l net.Listener, err *error) {
+	if l != nil && *err != nil {
+		_ = l.Close() // fails if the proxy has closed it
 	}
-	return err
 }
 
 func listen(ctx context.Context, address, whose, key string) (net.Listener, error) {

@@ -81,8 +81,19 @@ func (s *Store) Documents(of Identity) (*Documents, error) {
 	return d, nil
 }
 
-// Get returns a document, and its header traceparent. The document has no Trace.
-func (d *Documents) Get(sequence uint64) (x document.Document, traceparent string, ok bool) {
+// Stored is a document of the store, without Trace, and its header traceparent.
+type Stored struct {
+	document.Document
+	Traceparent string
+}
+
+func parseStored(data []byte, sequence uint64) (x Stored, err error) {
+	x.Document, x.Traceparent, err = docrecord.Parse(data, sequence)
+	return x, err
+}
+
+// Get returns a document.
+func (d *Documents) Get(sequence uint64) (x Stored, ok bool) {
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
 	data, ok := d.lookup(sequence, *buffer)
@@ -92,23 +103,17 @@ func (d *Documents) Get(sequence uint64) (x document.Document, traceparent strin
 	if ok {
 		*buffer = data[:0]
 		var err error
-		if x, traceparent, err = docrecord.Parse(data, sequence); err != nil {
+		if x, err = parseStored(data, sequence); err != nil {
 			d.store.reportDamage(d.folder, err)
 			ok = false
 		}
 	}
 	if !ok {
 		d.store.stats.misses.Add(1)
-		return x, "", false
+		return Stored{}, false
 	}
 	d.store.stats.hits.Add(1)
-	return x, traceparent, true
-}
-
-// Stored is a document of the store, without Trace, and its header traceparent.
-type Stored struct {
-	document.Document
-	Traceparent string
+	return x, true
 }
 
 // GetAll returns the stored documents of sequences, which ascend, and leaves out the others. It stops after maxBytes of
@@ -130,9 +135,9 @@ func (d *Documents) GetAll(sequences []uint64, maxBytes int) (found []Stored, re
 			}
 		}
 		for len(places) > 0 {
-			n := spanLength(places)
-			found = d.readSpan(found, places[:n], buffer)
-			places = places[n:]
+			s := firstSpan(places)
+			found = d.readSpan(found, s, buffer)
+			places = places[len(s.places):]
 		}
 		if size > maxBytes && len(found) > 0 {
 			break
@@ -187,36 +192,41 @@ func (d *Documents) placesInBlock(found []place, sequences []uint64) []place {
 	return found
 }
 
-// spanLength returns how many of the first places are read together: those of one segment whose records are near each
-// other in the file.
-func spanLength(places []place) int {
-	start, end, used := places[0].offset, places[0].end(), places[0].end()-int64(places[0].offset)
-	for i, p := range places[1:] {
-		start, end, used = min(start, p.offset), max(end, p.end()), used+p.end()-int64(p.offset)
-		if p.segment != places[0].segment || end-int64(start) > 2*used {
-			return i + 1
-		}
-	}
-	return len(places)
+// span is a part of a segment that is read at once.
+type span struct {
+	places     []place // whose records it contains
+	start, end int64   // offsets
 }
 
-// readSpan appends the documents at places of one segment to found, and leaves out those that cannot be read.
-func (d *Documents) readSpan(found []Stored, places []place, buffer *[]byte) []Stored {
-	g, start, end := places[0].segment, int64(places[0].offset), places[0].end()
-	for _, p := range places {
-		start, end = min(start, int64(p.offset)), max(end, p.end())
+// firstSpan returns the span of the first places that are in one segment and near each other.
+func firstSpan(places []place) span {
+	s := span{places[:1], int64(places[0].offset), places[0].end()}
+	used := s.end - s.start
+	for i, p := range places[1:] {
+		start, end := min(s.start, int64(p.offset)), max(s.end, p.end())
+		used += p.end() - int64(p.offset)
+		if p.segment != places[0].segment || end-start > 2*used {
+			break
+		}
+		s = span{places[:i+2], start, end}
 	}
-	data, err := g.readAt(start, int(end-start), *buffer)
+	return s
+}
+
+// readSpan appends the documents of a span to found, and leaves out those that cannot be read.
+func (d *Documents) readSpan(found []Stored, s span, buffer *[]byte) []Stored {
+	g := s.places[0].segment
+	data, err := g.readAt(s.start, int(s.end-s.start), *buffer)
 	if err != nil {
 		d.handleError(g, err)
 		return found
 	}
 	*buffer = data[:0]
-	for _, p := range places {
-		record, err := checkRecord(data[int64(p.offset)-start:p.end()-start], p.entry)
+	for _, p := range s.places {
+		record, err := checkRecord(data[int64(p.offset)-s.start:p.end()-s.start], p.entry)
 		var x Stored
 		if err == nil {
-			x.Document, x.Traceparent, err = docrecord.Parse(record, p.sequence)
+			x, err = parseStored(record, p.sequence)
 		}
 		if err != nil {
 			d.store.reportDamage(g.path, err)
@@ -254,7 +264,7 @@ func (d *Documents) lookup(sequence uint64, buffer []byte) ([]byte, bool) {
 	return nil, false
 }
 
-// handleError removes a segment that cannot be read.
+// handleError reports an error of reading a segment, and removes the segment if none of it can be read.
 func (d *Documents) handleError(g *segment, err error) {
 	switch {
 	case errors.Is(err, os.ErrNotExist): // deleted to make room
@@ -279,18 +289,19 @@ func (d *Documents) Newest() (x Stored, ok bool) {
 			return x, false
 		}
 		data, err := g.read(sequence, nil)
-		if err == nil {
-			x.Document, x.Traceparent, err = docrecord.Parse(data, sequence)
+		if err != nil && !errors.Is(err, errDamagedRecord) {
+			d.handleError(g, err)
+			continue
 		}
-		switch {
-		case err == nil:
+		if err == nil {
+			x, err = parseStored(data, sequence)
+		}
+		if err == nil {
 			d.touch(g)
 			return x, true
-		case errors.Is(err, errAbsent): // another reader has unloaded the segment
-		default:
-			d.store.reportDamage(g.path, err)
-			d.remove(g)
 		}
+		d.store.reportDamage(g.path, err)
+		d.remove(g)
 	}
 	return x, false
 }

@@ -52,7 +52,7 @@ func doc(sequence uint64, n int) *document.Document {
 
 // has reports whether a document is stored.
 func has(d *tokenstore.Documents, sequence uint64) bool {
-	_, _, ok := d.Get(sequence)
+	_, ok := d.Get(sequence)
 	return ok
 }
 
@@ -72,11 +72,11 @@ func await(t *testing.T, what string, f func() bool) {
 func check(t *testing.T, d *tokenstore.Documents, last uint64, want func(sequence uint64) bool) {
 	t.Helper()
 	for sequence := uint64(1); sequence <= last; sequence++ {
-		got, _, ok := d.Get(sequence)
+		got, ok := d.Get(sequence)
 		if ok != want(sequence) {
 			t.Fatalf("document %d: stored %v, want %v", sequence, ok, !ok)
 		}
-		if want := doc(sequence, len(got.Tokens)); ok && (got.ID != want.ID || got.Stored != want.Stored ||
+		if want := doc(sequence, len(got.Tokens)); ok && (got.ID != want.ID || got.Document.Stored != want.Stored ||
 			!slices.Equal(got.Tokens, want.Tokens)) {
 			t.Fatalf("document %d is %+v, want %+v", sequence, got, want)
 		}
