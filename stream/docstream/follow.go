@@ -303,7 +303,9 @@ func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
 		return err
 	}
 	r.last = info.State.LastSeq
-	r.hasGaps = info.State.Msgs > 0 && info.State.Msgs < info.State.LastSeq-info.State.FirstSeq+1
+	if err := r.updateDeleted(ctx, info.State); err != nil {
+		return err
+	}
 	r.observeLast(info.State.LastSeq)
 	r.mu.Lock()
 	r.status.ConfirmedAt = requested

@@ -160,10 +160,10 @@ func (l *Log) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
 }
 
 // requestState is one attempt of info.
-func (l *Log) requestState(ctx context.Context) (*jetstream.StreamInfo, error) {
+func (l *Log) requestState(ctx context.Context, options ...jetstream.StreamInfoOpt) (*jetstream.StreamInfo, error) {
 	var info *jetstream.StreamInfo
 	err := l.store.Attempt(ctx, l.stateRequestTimeout(), func(ctx context.Context) (err error) {
-		info, err = l.stream.Info(ctx)
+		info, err = l.stream.Info(ctx, options...)
 		return err
 	})
 	switch {

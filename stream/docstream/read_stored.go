@@ -3,6 +3,8 @@ package docstream
 import (
 	"context"
 	"errors"
+	"math"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,6 +21,10 @@ const (
 	// unstoredShare is the inverse of the share of documents that may be missing in the token store. Each is read by a
 	// request, which costs about as much as reading a few documents through a consumer.
 	unstoredShare = 8
+	// maxDeleted bounds the deleted documents of which a reader requests the sequences.
+	maxDeleted = 1000
+	// unknownDeleted is the last deleted document of a stream with more than maxDeleted.
+	unknownDeleted = math.MaxUint64
 )
 
 // errStoredAhead means that the token store has the next documents.
@@ -74,9 +80,36 @@ func (r storeReader) readSome(ctx context.Context, next []uint64, lost <-chan na
 	}
 }
 
-// canRead reports whether the token store may be read. In a stream from which documents were deleted, a consumer
-// detects whether the reader needs one of them.
-func (r storeReader) canRead() bool { return !r.hasGaps && r.next >= r.unreadable }
+// canRead reports whether the token store may be read. Documents before a deleted one are read by a consumer, which
+// detects the loss.
+func (r storeReader) canRead() bool { return r.next > r.lastDeleted && r.next >= r.unreadable }
+
+// updateDeleted updates which documents of the stream were deleted. state is the stream's current state.
+func (r *reader) updateDeleted(ctx context.Context, state jetstream.StreamState) error {
+	n := uint64(0)
+	if state.Msgs > 0 {
+		n = state.LastSeq - state.FirstSeq + 1 - state.Msgs
+	}
+	purged, _ := slices.BinarySearch(r.deleted, state.FirstSeq)
+	r.deleted = r.deleted[purged:]
+	switch {
+	case n > maxDeleted:
+		r.deleted, r.lastDeleted = nil, unknownDeleted
+		return nil
+	case n != uint64(len(r.deleted)):
+		info, err := r.log.requestState(ctx, jetstream.WithDeletedDetails(true))
+		if err != nil {
+			return err
+		}
+		r.deleted = info.State.Deleted
+		slices.Sort(r.deleted)
+	}
+	r.lastDeleted = 0
+	if len(r.deleted) > 0 {
+		r.lastDeleted = r.deleted[len(r.deleted)-1]
+	}
+	return nil
+}
 
 // unread returns the sequences from next to last, at most n.
 func (r storeReader) unread(n, last uint64) []uint64 {

@@ -34,11 +34,12 @@ type reader struct {
 	// Used by the fetching goroutine only.
 	next        uint64 // sequence that is fetched next
 	openChunk   *chunk
-	hasGaps     bool   // documents between the stream's first and last one were deleted
-	last        uint64 // the stream's last sequence when its state was last requested
-	unreadable  uint64 // first sequence after stored documents that could not be read; 0 without such documents
-	minBytes    int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
-	missingLast uint64 // the stream's last sequence at the tick that first found documents missing, else 0
+	deleted     []uint64 // sequences of deleted documents after the stream's first one, if there are at most maxDeleted
+	lastDeleted uint64   // the last deleted one; 0 without deleted documents, unknownDeleted if there are more
+	last        uint64   // the stream's last sequence when its state was last requested
+	unreadable  uint64   // first sequence after stored documents that could not be read; 0 without such documents
+	minBytes    int64    // minimum bytes of the next request, if the next document did not fit the last one; else 0
+	missingLast uint64   // the stream's last sequence at the tick that first found documents missing, else 0
 	lag         tailLag
 
 	warnReplaced sync.Once // about the first text that is not UTF-8

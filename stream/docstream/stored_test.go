@@ -219,6 +219,40 @@ func TestReader_LostDocumentIsStored(t *testing.T) {
 	lostRange(t, err, 1550, 1599)
 }
 
+// A reader that starts after all deleted documents reads the token store, unless there are very many. One that starts
+// among them detects the loss.
+func TestReader_StartsAfterDeletedDocuments(t *testing.T) {
+	t.Parallel()
+	const n = 2000
+	srv, folder := startWithDocuments(t, n), t.TempDir()
+	storeAll(t, srv.Store(), folder, n)
+	l, _ := openStoredLog(t, srv.Store(), folder, true)
+	checkRead := func(first int, stored bool) {
+		t.Helper()
+		plain, src := openSource(t, openLog(t, srv.Store()), uint64(first)), openSource(t, l, uint64(first))
+		checkCounted(t, plain, first, n-first+1)
+		checkCounted(t, src, first, n-first+1)
+		got, all := src.Status().TextBytes, plain.Status().TextBytes
+		if stored != (got < all/10) {
+			t.Errorf("from %d on the reader has read messages of %d bytes, of %d", first, got, all)
+		}
+	}
+	removeDocs(t, srv.Store(), 100, 700)
+	checkRead(701, true)
+	src := openSource(t, l, 101)
+	checkCounted(t, src, 101, 599)
+	_, err := src.Next(natstest.Context(t))
+	lostRange(t, err, 700, 700)
+	var more []uint64
+	for sequence := uint64(2); sequence <= 1002; sequence++ { // 1,001 documents
+		if sequence != 100 && sequence != 700 {
+			more = append(more, sequence)
+		}
+	}
+	removeDocs(t, srv.Store(), more...)
+	checkRead(1003, false)
+}
+
 // Documents of a stream that was restored from a backup and has received other documents since are not used.
 func TestLog_RestoredStream(t *testing.T) {
 	for name, read := range map[string]func(*testing.T, *docstream.Log, int) map[uint64]document.Document{
