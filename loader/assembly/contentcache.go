@@ -73,11 +73,11 @@ func (c *contentCache) onDocument(document, arrival uint64, content document.Con
 	c.evict(x)
 }
 
-// put caches a document that was read again for a step. Other users may share its content.
-func (c *contentCache) put(document, step uint64, content document.Content) {
+// put caches a document that was read again for a step. shared reports that others may use its content.
+func (c *contentCache) put(document, step uint64, content document.Content, shared bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.getOrAdd(document, content, false)
+	x := c.getOrAdd(document, content, content.Reusable && !shared)
 	c.usage.recordUse(x, step, 0)
 	c.evict(x)
 }
@@ -150,6 +150,13 @@ func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 		return x.content, true
 	}
 	return document.Content{}, false
+}
+
+// contains reports whether a document is cached.
+func (c *contentCache) contains(document uint64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.entries[document] != nil
 }
 
 // touch records that a step needs a document, and makes it the most recently used one. It returns its size in bytes;

@@ -40,39 +40,42 @@ type pendingRead struct {
 	content   document.Content
 	err       error
 	performed bool // false: the claimant did not read the document; the reason is unknown
+	shared    bool // whether a caller of fetch uses the content
 }
 
 func newRefetcher(docs *planview.Streams, cache *contentCache, limit time.Duration) *refetcher {
 	return &refetcher{docs: docs, cache: cache, limit: limit, pendingReads: map[uint64]*pendingRead{}}
 }
 
-// claimRead returns the pending read of a document. mine reports whether the caller must perform it.
-func (a *refetcher) claimRead(sequence, step uint64) (c *pendingRead, mine bool) {
+// claimRead returns the pending read of a document. mine reports whether the caller must perform it. share reports that
+// the caller will use the content.
+func (a *refetcher) claimRead(sequence, step uint64, share bool) (c *pendingRead, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if c, ok := a.pendingReads[sequence]; ok {
+		c.shared = c.shared || share
 		return c, false
 	}
-	c = &pendingRead{step: step, done: make(chan struct{})}
+	c = &pendingRead{step: step, shared: share, done: make(chan struct{})}
 	a.pendingReads[sequence] = c
 	return c, true
 }
 
 // finishRead ends a claim. The content is in the cache before the document can be claimed again.
 func (a *refetcher) finishRead(sequence uint64, c *pendingRead) {
-	if c.performed && c.err == nil {
-		a.cache.put(sequence, c.step, c.content)
-	}
 	a.mu.Lock()
+	defer a.mu.Unlock()
+	if c.performed && c.err == nil {
+		a.cache.put(sequence, c.step, c.content, c.shared)
+	}
 	delete(a.pendingReads, sequence)
-	a.mu.Unlock()
 	close(c.done)
 }
 
 // fetch returns the content of a document that a step needs.
 func (a *refetcher) fetch(ctx context.Context, sequence, step uint64) (document.Content, error) {
 	for {
-		c, mine := a.claimRead(sequence, step)
+		c, mine := a.claimRead(sequence, step, true)
 		if mine {
 			// The read serves all callers that wait, so it must not be cancelled together with the caller that started it.
 			go a.readContent(context.WithoutCancel(ctx), sequence, c)
@@ -143,11 +146,11 @@ type bulkRead struct {
 func (a *refetcher) claimMany(sequences []uint64, step func(sequence uint64) uint64) *bulkRead {
 	r := &bulkRead{refetcher: a, claims: map[uint64]*pendingRead{}}
 	for _, sequence := range sequences {
-		c, mine := a.claimRead(sequence, step(sequence))
+		c, mine := a.claimRead(sequence, step(sequence), false)
 		if !mine {
 			continue
 		}
-		if _, ok := a.cache.peek(sequence); ok {
+		if a.cache.contains(sequence) {
 			a.finishRead(sequence, c)
 			continue
 		}
