@@ -308,6 +308,7 @@ func TestStall_NamesCause(t *testing.T) {
 		for range 100 { // more than are kept in memory
 			last, _ = r.Next(t.Context())
 		}
+		synctest.Wait() // until no goroutine appends records
 		w.plan.lag(len(w.plan.records) - 10)
 		began := time.Now()
 		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != fault.PlanLogDown ||
