@@ -23,7 +23,7 @@ const (
 	unstoredShare = 8
 	// maxDeleted bounds the deleted documents of which a reader requests the sequences.
 	maxDeleted = 1000
-	// unknownDeleted is the last deleted document of a stream with more than maxDeleted.
+	// unknownDeleted is the last deleted document if the reader does not know it.
 	unknownDeleted = math.MaxUint64
 )
 
@@ -86,29 +86,33 @@ func (r storeReader) canRead() bool { return r.next > r.lastDeleted && r.next >=
 
 // updateDeleted updates which documents of the stream were deleted. state is the stream's current state.
 func (r *reader) updateDeleted(ctx context.Context, state jetstream.StreamState) error {
-	n := uint64(0)
-	if state.Msgs > 0 {
-		n = state.LastSeq - state.FirstSeq + 1 - state.Msgs
-	}
 	purged, _ := slices.BinarySearch(r.deleted, state.FirstSeq)
 	r.deleted = r.deleted[purged:]
-	switch {
-	case n > maxDeleted:
-		r.deleted, r.lastDeleted = nil, unknownDeleted
-		return nil
-	case n != uint64(len(r.deleted)):
+	if n := countDeleted(state); n <= maxDeleted && n != uint64(len(r.deleted)) {
 		info, err := r.log.requestState(ctx, jetstream.WithDeletedDetails(true))
 		if err != nil {
 			return err
 		}
-		r.deleted = info.State.Deleted
+		state, r.deleted = info.State, info.State.Deleted
 		slices.Sort(r.deleted)
 	}
-	r.lastDeleted = 0
-	if len(r.deleted) > 0 {
-		r.lastDeleted = r.deleted[len(r.deleted)-1]
+	switch n := countDeleted(state); {
+	case n == 0:
+		r.lastDeleted = 0
+	case n == uint64(len(r.deleted)):
+		r.lastDeleted = r.deleted[n-1]
+	default:
+		r.deleted, r.lastDeleted = nil, unknownDeleted
 	}
 	return nil
+}
+
+// countDeleted returns the number of documents that were deleted between the first and the last one of a stream.
+func countDeleted(state jetstream.StreamState) uint64 {
+	if state.Msgs == 0 {
+		return 0
+	}
+	return state.LastSeq - state.FirstSeq + 1 - state.Msgs
 }
 
 // unread returns the sequences from next to last, at most n.

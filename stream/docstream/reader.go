@@ -34,8 +34,8 @@ type reader struct {
 	// Used by the fetching goroutine only.
 	next        uint64 // sequence that is fetched next
 	openChunk   *chunk
-	deleted     []uint64 // sequences of deleted documents after the stream's first one, if there are at most maxDeleted
-	lastDeleted uint64   // the last deleted one; 0 without deleted documents, unknownDeleted if there are more
+	deleted     []uint64 // sequences of deleted documents after the stream's first one; nil if unknown
+	lastDeleted uint64   // the last deleted one; 0 without deleted documents, unknownDeleted if unknown
 	last        uint64   // the stream's last sequence when its state was last requested
 	unreadable  uint64   // first sequence after stored documents that could not be read; 0 without such documents
 	minBytes    int64    // minimum bytes of the next request, if the next document did not fit the last one; else 0

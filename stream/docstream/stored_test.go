@@ -219,8 +219,8 @@ func TestReader_LostDocumentIsStored(t *testing.T) {
 	lostRange(t, err, 1550, 1599)
 }
 
-// A reader that starts after all deleted documents reads the token store, unless there are very many. One that starts
-// among them detects the loss.
+// A reader that starts after all deleted documents reads the token store, unless more than 1,000 were deleted. One that
+// starts before a deleted one detects the loss.
 func TestReader_StartsAfterDeletedDocuments(t *testing.T) {
 	t.Parallel()
 	const n = 2000
@@ -244,13 +244,18 @@ func TestReader_StartsAfterDeletedDocuments(t *testing.T) {
 	_, err := src.Next(natstest.Context(t))
 	lostRange(t, err, 700, 700)
 	var more []uint64
-	for sequence := uint64(2); sequence <= 1002; sequence++ { // 1,001 documents
+	for sequence := uint64(2); sequence <= 1002; sequence++ { // 1,001 documents with those before
 		if sequence != 100 && sequence != 700 {
 			more = append(more, sequence)
 		}
 	}
 	removeDocs(t, srv.Store(), more...)
 	checkRead(1003, false)
+	removeDocs(t, srv.Store(), 1, n) // 1,003 is the first document
+	src = openSource(t, l, 1500)
+	checkCounted(t, src, 1500, n-1500)
+	_, err = src.Next(natstest.Context(t))
+	lostRange(t, err, n, n)
 }
 
 // Documents of a stream that was restored from a backup and has received other documents since are not used.
