@@ -161,7 +161,7 @@ TOKENIZERS = test_tokenizer*.py test_fingerprint.py
 DOCUMENTS = test_chat*.py test_columns.py test_frozen.py test_import.py test_publish.py test_sft.py test_transformations.py
 TORCH = test_torch*.py test_masks.py test_distributed.py test_culprits.py test_integrations.py test_examples.py
 CLIENT = test_client*.py test_prefetch.py
-PYTHON_TESTS = $(addprefix test-python-,others torch client documents tokenizers)
+PYTHON_TESTS = $(addprefix test-python-,others torch documents client tokenizers)
 
 .PHONY: test-python
 test-python: ## run the Python tests with the built binary
