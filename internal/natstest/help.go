@@ -72,12 +72,15 @@ func publishOnce(ctx context.Context, s *stream.Store, m *nats.Msg) error {
 			var refused *jetstream.APIError
 			if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
 				var stored *jetstream.RawStreamMsg
-				stored, err = st.GetMsg(ask, last+1)
-				if err == nil && bytes.Equal(stored.Data, m.Data) { // by an attempt without a response
+				stored, err = st.GetMsg(ctx, last+1)
+				switch {
+				case err != nil: // the message of an attempt without a response may not be readable yet
+				case bytes.Equal(stored.Data, m.Data):
 					cancel()
 					return nil
+				default:
+					st = nil // its state was not current
 				}
-				st = nil // its state was not current
 			}
 		}
 		cancel()
