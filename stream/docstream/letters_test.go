@@ -290,14 +290,20 @@ func TestReader_DocumentWithStatusHeadersIsRead(t *testing.T) {
 func TestDeadLetters_MalformedHeaders(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
+	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...) // a cluster may lose a message to a new stream
 	rawPublish(t, natstest.URL(srv.Store()), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
-	natstest.Publish(t, srv.Store(), natstest.Documents(2, 1)...)
+	natstest.Eventually(t, "the message is stored", func() bool {
+		st, err := srv.Store().JetStream().Stream(natstest.Context(t), srv.Store().Config().Name)
+		return err == nil && st.CachedInfo().State.LastSeq == 2
+	})
+	natstest.Publish(t, srv.Store(), natstest.Documents(3, 1)...)
 	src := openSource(t, l, 1)
-	if d := nextDoc(t, src); d.Sequence != 1 || d.Skip != plan.SkipUndecodable {
+	checkCounted(t, src, 1, 1)
+	if d := nextDoc(t, src); d.Sequence != 2 || d.Skip != plan.SkipUndecodable {
 		t.Errorf("document %+v, want it skipped as undecodable", d)
 	}
-	checkCounted(t, src, 2, 1)
-	m := deadLetters(t, srv.Store())["1"]
+	checkCounted(t, src, 3, 1)
+	m := deadLetters(t, srv.Store())["2"]
 	if m == nil || m.Header.Get(deadletter.HeaderReason) != "BAD_HEADERS" || string(m.Data) != "payload" {
 		t.Errorf("dead letter is %+v", m)
 	}
@@ -346,7 +352,7 @@ func TestDeadLetters_RejectingStreamDoesNotBlockReader(t *testing.T) {
 	}
 }
 
-// rawPublish sends one message with any header block and waits until the server has stored it.
+// rawPublish sends one message with any header block, and waits until the server has received it.
 func rawPublish(t testing.TB, url, subject, header, data string) {
 	t.Helper()
 	at, err := neturl.Parse(url)
