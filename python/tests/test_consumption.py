@@ -56,6 +56,21 @@ def opened(kind: str, url: str) -> tuple[Iterator[object], Callable[[], None]]:
     return reader, reader.close
 
 
+def test_Reporter_MayBeClosedWhileItsThreadStarts(daemons: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def close_first(thread: threading.Thread) -> None:
+        if thread.name == "loaderd-report":
+            stream._reporter.close(left=False)
+        start(thread)
+
+    stream = Client(daemons[0].url, rank=1, world_size=2, job="eval").stream()
+    monkeypatch.setattr(threading.Thread, "start", close_first)
+    next(stream)
+    stream.cancel()
+    no_thread_is_left()
+
+
 @pytest.mark.parametrize("kind", ["client", "loader", "stream", "prefetcher"])
 def test_Consumption_ReportsFollowTheTrainer(daemons: list[Made], kind: str) -> None:
     """Reports count the steps that the trainer received, not prefetched ones."""

@@ -98,8 +98,9 @@ class Reporter:
         self._body, self._failed, self._window, self._on = body, frozenset(), max(ahead, _LEAST_WINDOW), on
         self._schedule(self._consumption.progress.taken)
         if self._thread is None and not self._ended:
-            self._thread = threading.Thread(target=self._run, name="loaderd-report", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="loaderd-report", daemon=True)
+            thread.start()
+            self._thread = thread  # only now: another thread may call close, which joins it
 
     def report_of(self, taken: int) -> dict[str, Any] | None:
         """Returns the body of a report that the trainer has taken the steps before `taken`.
