@@ -71,11 +71,11 @@ func publishOnce(ctx context.Context, s *stream.Store, m *nats.Msg) error {
 			_, err = s.JetStream().PublishMsg(ask, m, jetstream.WithExpectLastSequence(last))
 			var refused *jetstream.APIError
 			if errors.As(err, &refused) && refused.ErrorCode == jetstream.JSErrCodeStreamWrongLastSequence {
-				var stored *jetstream.RawStreamMsg
-				stored, err = st.GetMsg(ctx, last+1)
+				var stored []byte
+				stored, err = readMessage(ctx, st, last+1)
 				switch {
 				case err != nil: // the message of an attempt without a response may not be readable yet
-				case bytes.Equal(stored.Data, m.Data):
+				case bytes.Equal(stored, m.Data):
 					cancel()
 					return nil
 				default:
@@ -89,6 +89,17 @@ func publishOnce(ctx context.Context, s *stream.Store, m *nats.Msg) error {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
+}
+
+// readMessage returns the data of a message. It gives a large message more time than its publication.
+func readMessage(ctx context.Context, st jetstream.Stream, sequence uint64) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	m, err := st.GetMsg(ctx, sequence)
+	if err != nil {
+		return nil, err
+	}
+	return m.Data, nil
 }
 
 // Publish adds messages to the document stream, on docs.test if they have no subject, and waits until all are stored.

@@ -21,9 +21,9 @@ const (
 	// unstoredShare is the inverse of the share of documents that may be missing in the token store. Each is read by a
 	// request, which costs about as much as reading a few documents through a consumer.
 	unstoredShare = 8
-	// maxDeleted bounds the deleted documents of which a reader requests the sequences.
+	// maxDeleted is the largest number of deleted documents whose sequences a reader requests.
 	maxDeleted = 1000
-	// unknownDeleted is the last deleted document if the reader does not know it.
+	// unknownDeleted is used as the last deleted document if it is unknown.
 	unknownDeleted = math.MaxUint64
 )
 
@@ -84,8 +84,12 @@ func (r storeReader) readSome(ctx context.Context, next []uint64, lost <-chan na
 // detects the loss.
 func (r storeReader) canRead() bool { return r.next > r.lastDeleted && r.next >= r.unreadable }
 
-// updateDeleted updates which documents of the stream were deleted. state is the stream's current state.
+// updateDeleted updates which documents of the stream were deleted, for readers with a token store. state is the
+// stream's current state.
 func (r *reader) updateDeleted(ctx context.Context, state jetstream.StreamState) error {
+	if r.log.stored.documents == nil {
+		return nil
+	}
 	purged, _ := slices.BinarySearch(r.deleted, state.FirstSeq)
 	r.deleted = r.deleted[purged:]
 	if n := countDeleted(state); n <= maxDeleted && n != uint64(len(r.deleted)) {

@@ -127,6 +127,14 @@ func startWithDocuments(t *testing.T, n int) *natstest.Server {
 	return srv
 }
 
+// startWithStored starts a server as startWithDocuments does. The token store in the folder has all documents.
+func startWithStored(t *testing.T, n int) (srv *natstest.Server, folder string) {
+	t.Helper()
+	srv, folder = startWithDocuments(t, n), t.TempDir()
+	storeAll(t, srv.Store(), folder, n)
+	return srv, folder
+}
+
 // A reader reads no message of a stored document. It reads those of documents that are not stored, among stored ones
 // and after them, and each document is as without the store.
 func TestReader_ReadsTokenStore(t *testing.T) {
@@ -196,8 +204,7 @@ func TestReader_LeavesConsumerForTokenStore(t *testing.T) {
 func TestReader_LostDocumentIsStored(t *testing.T) {
 	t.Parallel()
 	const n = 2000
-	srv, folder := startWithDocuments(t, n), t.TempDir()
-	storeAll(t, srv.Store(), folder, n)
+	srv, folder := startWithStored(t, n)
 	l, _ := openStoredLog(t, srv.Store(), folder, false)
 	docstream.SetBufferBytes(l, 16<<10)
 	src := openSource(t, l, 1)
@@ -224,8 +231,7 @@ func TestReader_LostDocumentIsStored(t *testing.T) {
 func TestReader_StartsAfterDeletedDocuments(t *testing.T) {
 	t.Parallel()
 	const n = 2000
-	srv, folder := startWithDocuments(t, n), t.TempDir()
-	storeAll(t, srv.Store(), folder, n)
+	srv, folder := startWithStored(t, n)
 	l, _ := openStoredLog(t, srv.Store(), folder, true)
 	checkRead := func(first int, stored bool) {
 		t.Helper()
